@@ -1,12 +1,17 @@
 #include <checkpoint/checkpoint.hpp>
 #include <data/text.hpp>
+#include <engine/devices.hpp>
 #include <engine/options.hpp>
 #include <engine/training.hpp>
+#include <report/json.hpp>
 #include <report/report.hpp>
 
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/host/server/host_options.hpp>
+#ifdef TRAIN_CUDA
+#include <coxswain/servers/cuda/driver/gpu_fault.hpp>
+#endif
 
 #include <cinttypes>
 #include <cstdio>
@@ -17,7 +22,7 @@
 
 namespace {
 
-// Exit codes. Wrong arguments: 2.
+// Exit codes. Wrong arguments: 2; GPUs that are lost: 86.
 constexpr int ok = 0;
 constexpr int wrong_result = 1;
 constexpr int failed = 3;
@@ -75,16 +80,20 @@ int print_outcome(const train::Options& options, const train::Outcome& outcome) 
 
 int run(train::Options options) {
   const train::Text text = train::Text::from_file(options.text, options.shape.context);
-  options.shape.vocabulary = text.vocabulary();
-  cox::set_host_device_count(static_cast<std::uint16_t>(options.devices));
+  if (options.shape.vocabulary == 0) options.shape.vocabulary = text.vocabulary();
+  if (options.shape.vocabulary < text.vocabulary())
+    throw std::runtime_error("--vocabulary: the text has " + std::to_string(text.vocabulary()) +
+                             " different characters");
+  if (options.device_type == train::host_type) cox::set_host_device_count(static_cast<std::uint16_t>(options.devices));
   if (!options.timeout.empty()) cox::set_settings({{"collectives.timeout", options.timeout}});
   std::string why_not;
   if (!options.report_file.empty() && !train::can_report(why_not)) throw std::runtime_error(why_not);
   print_plan(options, text);
   const train::Outcome outcome =
-      train::train_on_host(options, text, train::checksum(std::as_bytes(std::span(text.tokens()))));
+      train::run_training(options, text, train::checksum(std::as_bytes(std::span(text.tokens()))));
   const int code = print_outcome(options, outcome);
   if (!options.losses_file.empty()) write_losses(options.losses_file, outcome.losses);
+  if (!options.json_file.empty() && outcome.completed) train::write_json(options.json_file, options, outcome);
   if (!options.report_file.empty() && outcome.completed) train::write_report(options.report_file, options, outcome);
   return code;
 }
@@ -100,5 +109,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "cox-train: %s\n", error.what());
   }
   cox::shutdown_all();
+#ifdef TRAIN_CUDA
+  code = cox::exit_code(code);  // a program that has lost its GPUs ends with a code of its own: see cox run
+#endif
   return code;
 }

@@ -24,7 +24,9 @@ template <class Backend>
 std::vector<Slice> whole_parameters(const Model<Backend>& model) {
   std::vector<Slice> slices;
   for (std::size_t i = 0; i < model.list().size(); ++i)
-    slices.push_back({model.parameters()[i], model.gradients()[i], model.list()[i].elements, model.list()[i].decays});
+    slices.push_back({model.parameters()[i], model.gradients()[i],
+                      model.has_copies() ? std::optional(model.weights()[i]) : std::nullopt, model.list()[i].elements,
+                      model.list()[i].decays});
   return slices;
 }
 
@@ -32,7 +34,7 @@ std::vector<Slice> whole_parameters(const Model<Backend>& model) {
 template <class Backend>
 class NoExchange final : public GradientExchange {
  public:
-  explicit NoExchange(const Model<Backend>& model) : slices_(whole_parameters(model)) {}
+  explicit NoExchange(Model<Backend>& model) : slices_(whole_parameters(model)) {}
 
   void add(std::size_t /*index*/) override {}
   std::optional<cox::Future<void>> finish(bool /*capturing*/) override { return std::nullopt; }
@@ -47,7 +49,7 @@ class NoExchange final : public GradientExchange {
 template <class Backend>
 class BucketExchange final : public GradientExchange {
  public:
-  BucketExchange(const Device<Backend>& device, const Model<Backend>& model, const cox::CommunicationId& ranks,
+  BucketExchange(const Device<Backend>& device, Model<Backend>& model, const cox::CommunicationId& ranks,
                  const Options& options)
       : model_(model),
         buckets_(device.client(), ranks, declared(model.list()), cox::ReduceOperation::Mean, bucket_options(options)) {}
@@ -67,7 +69,7 @@ class BucketExchange final : public GradientExchange {
 template <class Backend>
 class GroupExchange : public GradientExchange {
  public:
-  GroupExchange(const Device<Backend>& device, const Model<Backend>& model, const cox::CommunicationId& ranks,
+  GroupExchange(const Device<Backend>& device, Model<Backend>& model, const cox::CommunicationId& ranks,
                 const Options& options)
       : client_(device.client()),
         model_(model),
@@ -93,12 +95,12 @@ class GroupExchange : public GradientExchange {
   virtual void exchange(cox::CollectiveGroup& group, std::size_t index) = 0;
 
   [[nodiscard]] const typename Backend::Client& client() const { return client_; }
-  [[nodiscard]] const Model<Backend>& model() const { return model_; }
+  [[nodiscard]] Model<Backend>& model() const { return model_; }
   [[nodiscard]] const cox::CommunicationId& ranks() const { return ranks_; }
 
  private:
   typename Backend::Client client_;
-  const Model<Backend>& model_;
+  Model<Backend>& model_;
   cox::CommunicationId ranks_;
   cox::BucketPlan plan_;
   std::vector<std::size_t> added_;  // by bucket: number of gradients added in this step
@@ -123,7 +125,7 @@ class ReduceExchange final : public GroupExchange<Backend> {
 template <class Backend>
 class ShardedExchange final : public GroupExchange<Backend> {
  public:
-  ShardedExchange(const Device<Backend>& device, const Model<Backend>& model, const cox::CommunicationId& ranks,
+  ShardedExchange(const Device<Backend>& device, Model<Backend>& model, const cox::CommunicationId& ranks,
                   const Options& options)
       : GroupExchange<Backend>(device, model, ranks, options) {
     const std::size_t count = ranks.world_size();
@@ -133,7 +135,7 @@ class ShardedExchange final : public GroupExchange<Backend> {
       const auto own = [&](const cox::Handle& memory) {
         return memory.offset_start(rank * bytes).offset_end((count - rank - 1) * bytes);
       };
-      shards_.push_back({own(whole.parameter), own(whole.gradient), whole.elements / count, whole.decays});
+      shards_.push_back({own(whole.parameter), own(whole.gradient), {}, whole.elements / count, whole.decays});
     }
   }
 
@@ -142,6 +144,7 @@ class ShardedExchange final : public GroupExchange<Backend> {
       for (std::size_t i = 0; i < shards_.size(); ++i)
         group.all_gather(shards_[i].parameter, this->model().parameters()[i], cox::ElementType::F32);
     });
+    for (std::size_t i = 0; i < shards_.size(); ++i) this->model().round(i);
   }
   [[nodiscard]] std::vector<Slice> slices() const override { return shards_; }
 
@@ -157,7 +160,7 @@ class ShardedExchange final : public GroupExchange<Backend> {
 }  // namespace
 
 template <class Backend>
-std::unique_ptr<GradientExchange> make_gradient_exchange(const Device<Backend>& device, const Model<Backend>& model,
+std::unique_ptr<GradientExchange> make_gradient_exchange(const Device<Backend>& device, Model<Backend>& model,
                                                          const cox::CommunicationId& ranks, const Options& options) {
   if (options.layout == Layout::Pipeline) return std::make_unique<NoExchange<Backend>>(model);
   if (options.layout == Layout::Sharded)
@@ -166,7 +169,11 @@ std::unique_ptr<GradientExchange> make_gradient_exchange(const Device<Backend>& 
   return std::make_unique<BucketExchange<Backend>>(device, model, ranks, options);
 }
 
-template std::unique_ptr<GradientExchange> make_gradient_exchange(const Device<HostBackend>&, const Model<HostBackend>&,
+template std::unique_ptr<GradientExchange> make_gradient_exchange(const Device<HostBackend>&, Model<HostBackend>&,
                                                                   const cox::CommunicationId&, const Options&);
+#ifdef TRAIN_CUDA
+template std::unique_ptr<GradientExchange> make_gradient_exchange(const Device<CudaBackend>&, Model<CudaBackend>&,
+                                                                  const cox::CommunicationId&, const Options&);
+#endif
 
 }  // namespace train

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <engine/device.hpp>
+#include <engine/backends.hpp>
 #include <engine/optimizer.hpp>
 #include <engine/options.hpp>
 #include <model/model.hpp>
@@ -39,7 +39,7 @@ class GradientExchange {
 /// reduce_scatter before the update and all_gather after it. `Pipeline`: nothing to exchange.
 template <class Backend>
 [[nodiscard]] std::unique_ptr<GradientExchange> make_gradient_exchange(const Device<Backend>& device,
-                                                                       const Model<Backend>& model,
+                                                                       Model<Backend>& model,
                                                                        const cox::CommunicationId& ranks,
                                                                        const Options& options);
 

@@ -7,6 +7,19 @@
 #include <utility>
 
 namespace train {
+namespace {
+
+// Number of sums of squares: each is that of square_sum_elements elements.
+std::size_t square_count(const Slice& slice) {
+  return (slice.elements + square_sum_elements - 1) / square_sum_elements;
+}
+std::size_t square_count(const std::vector<Slice>& slices) {
+  std::size_t count = 0;
+  for (const Slice& slice : slices) count += square_count(slice);
+  return count;
+}
+
+}  // namespace
 
 template <class Backend>
 Optimizer<Backend>::Optimizer(Device<Backend> device, std::vector<Slice> slices, const OptimizerOptions& options,
@@ -15,7 +28,7 @@ Optimizer<Backend>::Optimizer(Device<Backend> device, std::vector<Slice> slices,
       slices_(std::move(slices)),
       options_(options),
       norm_ranks_(std::move(norm_ranks)),
-      squares_(device_.floats(slices_.size())),
+      squares_(device_.floats(square_count(slices_))),
       square_norm_(device_.floats(1)),
       factor_(device_.floats(1)),
       schedule_(device_.floats(3)) {
@@ -25,8 +38,13 @@ Optimizer<Backend>::Optimizer(Device<Backend> device, std::vector<Slice> slices,
       second_.push_back(device_.client().create(cox::Bytes::zeroed(slice.elements * sizeof(float))));
     }
   });
-  for (std::size_t i = 0; i < slices_.size(); ++i)
-    square_.push_back(squares_.offset_start(i * sizeof(float)).offset_end((slices_.size() - i - 1) * sizeof(float)));
+  const std::size_t count = square_count(slices_);
+  std::size_t first = 0;
+  for (const Slice& slice : slices_) {
+    const std::size_t end = first + square_count(slice);
+    square_.push_back(squares_.offset_start(first * sizeof(float)).offset_end((count - end) * sizeof(float)));
+    first = end;
+  }
 }
 
 template <class Backend>
@@ -42,27 +60,33 @@ void Optimizer<Backend>::set_step(std::size_t step, std::size_t steps) {
 template <class Backend>
 void Optimizer<Backend>::update() {
   for (std::size_t i = 0; i < slices_.size(); ++i)
-    device_.launch(KernelId::SquareSum, slices_[i].elements,
+    device_.launch(KernelId::SquareSum, {.columns = slices_[i].elements},
                    Launch().out(square_[i]).in(slices_[i].gradient).size(slices_[i].elements));
-  device_.launch(KernelId::Total, 1, Launch().out(square_norm_).in(squares_).size(slices_.size()));
+  device_.launch(KernelId::Total, {}, Launch().out(square_norm_).in(squares_).size(square_count(slices_)));
   if (norm_ranks_) device_.client().all_reduce(square_norm_, square_norm_, cox::ElementType::F32, *norm_ranks_);
-  device_.launch(KernelId::ClipFactor, 1, Launch().out(factor_).in(square_norm_).number(options_.clip));
-  for (std::size_t i = 0; i < slices_.size(); ++i)
-    device_.launch(KernelId::AdamW, slices_[i].elements,
-                   Launch()
-                       .inout(slices_[i].parameter)
-                       .inout(first_[i])
-                       .inout(second_[i])
-                       .in(slices_[i].gradient)
-                       .in(factor_)
-                       .in(schedule_)
-                       .size(slices_[i].elements)
-                       .number(options_.beta1)
-                       .number(options_.beta2)
-                       .number(options_.epsilon)
-                       .number(slices_[i].decays ? options_.decay : 0.0F));
+  device_.launch(KernelId::ClipFactor, {}, Launch().out(factor_).in(square_norm_).number(options_.clip));
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    const Slice& slice = slices_[i];
+    Launch arguments;
+    std::move(arguments).inout(slice.parameter).inout(first_[i]).inout(second_[i]);
+    if (slice.copy) std::move(arguments).out(*slice.copy);
+    std::move(arguments)
+        .in(slice.gradient)
+        .in(factor_)
+        .in(schedule_)
+        .size(slice.elements)
+        .number(options_.beta1)
+        .number(options_.beta2)
+        .number(options_.epsilon)
+        .number(slice.decays ? options_.decay : 0.0F);
+    device_.launch(slice.copy ? KernelId::AdamWRounded : KernelId::AdamW, {.columns = slice.elements},
+                   std::move(arguments));
+  }
 }
 
 template class Optimizer<HostBackend>;
+#ifdef TRAIN_CUDA
+template class Optimizer<CudaBackend>;
+#endif
 
 }  // namespace train

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <engine/device.hpp>
+#include <engine/backends.hpp>
 #include <engine/options.hpp>
 #include <model/shape.hpp>
 
@@ -17,6 +17,7 @@ namespace train {
 struct Slice {
   cox::Handle parameter;
   cox::Handle gradient;
+  std::optional<cox::Handle> copy;  ///< where the parameter is also written, rounded to the type of activations
   std::size_t elements = 0;
   bool decays = false;
 };
@@ -46,7 +47,7 @@ class Optimizer {
   std::optional<cox::CommunicationId> norm_ranks_;
   std::vector<cox::Handle> first_;
   std::vector<cox::Handle> second_;
-  cox::Handle squares_;              // of each slice, the sum of the squares of its gradient
+  cox::Handle squares_;              // of each slice, sums of the squares of its gradient
   std::vector<cox::Handle> square_;  // views of squares_
   cox::Handle square_norm_;
   cox::Handle factor_;

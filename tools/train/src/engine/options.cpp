@@ -1,7 +1,10 @@
 #include <engine/options.hpp>
 
+#include <engine/devices.hpp>
+
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <stdexcept>
@@ -20,13 +23,16 @@ std::size_t parse_count(const std::string& option, const std::string& text) {
   return value;
 }
 
-// "host:2": two host devices.
-std::size_t parse_devices(const std::string& text) {
-  const std::string prefix = "host:";
-  if (!text.starts_with(prefix)) refuse("--devices: " + text + " is not host:COUNT; GPUs are not supported yet");
-  const std::size_t count = parse_count("--devices", text.substr(prefix.size()));
-  if (count == 0 || count > 64) refuse("--devices: from host:1 to host:64");
-  return count;
+// "host:2": two host devices; "cuda:2": two GPUs.
+void parse_devices(const std::string& text, Options& options) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string kind = text.substr(0, colon);
+  if ((kind != "host" && kind != "cuda") || colon == text.size())
+    refuse("--devices: " + text + " is neither host:COUNT nor cuda:COUNT");
+  options.device_type = kind == "cuda" ? cuda_type : host_type;
+  options.devices = parse_count("--devices", text.substr(colon + 1));
+  if (options.devices == 0 || options.devices > 64) refuse("--devices: from 1 to 64 devices");
+  if (const std::string why_not = missing_devices(options); !why_not.empty()) refuse("--devices: " + why_not);
 }
 
 // "kernel@12": the kernel fails in step 12.
@@ -34,7 +40,7 @@ std::pair<FaultKind, std::size_t> parse_fault(const std::string& text) {
   static const std::map<std::string, FaultKind> kinds{
       {"kernel", FaultKind::Kernel},     {"memory", FaultKind::Memory},   {"thread", FaultKind::Thread},
       {"shutdown", FaultKind::Shutdown}, {"missing", FaultKind::Missing}, {"crash", FaultKind::Crash},
-      {"random", FaultKind::Random},     {"diverge", FaultKind::Diverge}};
+      {"random", FaultKind::Random},     {"diverge", FaultKind::Diverge}, {"gpu", FaultKind::Gpu}};
   const std::size_t at = text.find('@');
   const auto kind = kinds.find(text.substr(0, at));
   if (at == std::string::npos || kind == kinds.end())
@@ -54,6 +60,9 @@ void check(const Options& options) {
   if (pipeline && shape.layers < options.devices) refuse("--pipeline needs a layer for each device");
   if (pipeline && shape.tied) refuse("--pipeline needs --untied: the first and the last stage are different devices");
   if (options.optimizer.warm_up >= options.steps) refuse("--warm-up must be less than --steps");
+  if (options.precision == Precision::Bfloat16 && options.device_type == host_type)
+    refuse("--type bf16 needs GPUs (--devices cuda:COUNT): host devices compute with fp32");
+  if (options.fault == FaultKind::Gpu && options.device_type == host_type) refuse("--fault gpu needs GPUs");
   if (options.resume && options.checkpoints.empty()) refuse("--resume needs --checkpoint");
   if ((options.fault == FaultKind::Missing || options.fault == FaultKind::Random) && options.timeout.empty())
     refuse("this --fault needs --timeout: the other ranks wait that long for one that is missing");
@@ -70,10 +79,16 @@ Options parse_options(int argc, const char* const* argv) {
   bool pipeline = false;
   std::size_t bucket_kib = options.bucket_bytes >> 10U;
 
-  CLI::App app("Trains a character-level transformer on host devices of Coxswain.", "cox-train");
+  CLI::App app(std::string("Trains a character-level transformer on devices of Coxswain. This program was built with") +
+                   (has_cuda ? " support for GPUs." : "out support for GPUs."),
+               "cox-train");
   app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const auto count = CLI::Range(std::size_t{1}, std::size_t{1} << 24U);
-  app.add_option("--devices", devices, "host:COUNT");
+  app.add_option("--devices", devices, "host:COUNT, or cuda:COUNT for GPUs");
+  app.add_option("--type", options.precision, "Type of activations: fp32 or bf16 (GPUs only)")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Precision>{{"fp32", Precision::Float32}, {"bf16", Precision::Bfloat16}}))
+      ->default_str("fp32");
   app.add_option("--steps", options.steps, "Optimizer steps")->check(count);
   app.add_option("--text", options.text, "File to learn")->check(CLI::ExistingFile);
   app.add_option("--seed", options.seed, "Of initial values and samples");
@@ -82,6 +97,9 @@ Options parse_options(int argc, const char* const* argv) {
   app.add_option("--heads", options.shape.heads, "Attention heads of a layer")->check(count)->group("Model");
   app.add_option("--width", options.shape.width, "Width of the residual stream")->check(count)->group("Model");
   app.add_option("--context", options.shape.context, "Characters that the model sees")->check(count)->group("Model");
+  app.add_option("--vocabulary", options.shape.vocabulary,
+                 "Rows of the token table, at least the number of different characters; 0: that number")
+      ->group("Model");
   app.add_flag("--untied", untied, "The output layer has weights of its own")->group("Model");
 
   app.add_option("--batch", options.batch, "Samples of a micro-batch on each device")->check(count)->group("Step");
@@ -116,12 +134,13 @@ Options parse_options(int argc, const char* const* argv) {
   app.add_option("--restarts", options.restarts, "Failures after which training continues from a checkpoint")
       ->group("Checkpoints and failures");
   app.add_option("--fault", fault,
-                 "For tests: kernel, memory, thread, shutdown, missing, crash, diverge or random, @, and the step")
+                 "For tests: kernel, memory, thread, shutdown, missing, crash, gpu, diverge or random, @, and the step")
       ->group("Checkpoints and failures");
 
   app.add_option("--log-every", options.log_every, "Steps from one progress line to the next; 0: none")
       ->group("Output");
   app.add_option("--losses", options.losses_file, "File for the loss of each step, exact to the bit")->group("Output");
+  app.add_option("--json", options.json_file, "File for loss, times and memory of each step")->group("Output");
   app.add_option("--report", options.report_file, "File for a page (HTML) with losses, step times and a time line")
       ->group("Output");
   app.add_option("--evaluate", options.evaluation_windows, "Windows of held-out text that are evaluated")
@@ -129,7 +148,7 @@ Options parse_options(int argc, const char* const* argv) {
 
   try {
     app.parse(argc, argv);
-    options.devices = parse_devices(devices);
+    parse_devices(devices, options);
     if (!fault.empty()) std::tie(options.fault, options.fault_step) = parse_fault(fault);
     options.shape.tied = !untied;
     options.layout = sharded ? Layout::Sharded : pipeline ? Layout::Pipeline : Layout::Replicated;
@@ -148,6 +167,8 @@ std::string fingerprint(const Options& options, std::uint64_t text_checksum) {
   const auto add = [&](const char* name, auto value) {
     text.append(text.empty() ? "" : " ").append(name).append("=").append(std::to_string(value));
   };
+  add("device-type", options.device_type);
+  add("type", static_cast<int>(options.precision));
   add("devices", options.devices);
   add("layout", static_cast<int>(options.layout));
   add("vocabulary", shape.vocabulary);

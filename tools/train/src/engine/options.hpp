@@ -27,22 +27,29 @@ enum class Layout : std::uint8_t {
   Pipeline,    ///< each device has a part of the layers
 };
 
+/// The type of activations, their gradients, and what the kernels read of parameters. The parameters themselves, their
+/// gradients and all sums are floats.
+enum class Precision : std::uint8_t { Float32, Bfloat16 };
+
 /// What goes wrong in a test.
 enum class FaultKind : std::uint8_t {
   None,
-  Kernel,    ///< a kernel throws
+  Kernel,    ///< a kernel throws; on a GPU: a launch is refused
   Memory,    ///< an allocation fails
   Thread,    ///< the client thread of a rank throws
   Shutdown,  ///< a device is shut down
   Missing,   ///< a rank does not submit its work
   Crash,     ///< the process is killed
   Random,    ///< any of the above, again and again
+  Gpu,       ///< a kernel traps: the GPU is lost
   Diverge,   ///< the parameters of a replica change; no error, but the end of the training finds it
 };
 
 struct Options {
-  std::size_t devices = 2;  ///< number of host devices
-  ModelShape shape;
+  std::uint16_t device_type = 0;  ///< of cox::DeviceId
+  std::size_t devices = 2;        ///< number of devices
+  Precision precision = Precision::Float32;
+  ModelShape shape;               ///< the vocabulary is 0 if it is that of the text
   std::size_t batch = 8;          ///< samples of a micro-batch on each device
   std::size_t micro_batches = 1;  ///< micro-batches of a step, whose gradients are accumulated
   std::size_t steps = 200;
@@ -66,6 +73,7 @@ struct Options {
 
   std::size_t log_every = 10;  ///< steps; 0: no progress lines
   std::filesystem::path losses_file;
+  std::filesystem::path json_file;
   std::filesystem::path report_file;
 };
 

@@ -40,7 +40,7 @@ Rank<Backend>::Rank(const Job& job, Client client)
     : job_(job),
       client_(std::move(client)),
       rank_(job.ranks.rank_of(client_.device_id())),
-      step_(job, Device<Backend>(client_), rank_),
+      step_(job, Device<Backend>(client_, job.options.precision), rank_),
       progress_(rank_ == 0 ? job.options.log_every : 0, job.options.steps,
                 job.replicas() * job.options.micro_batches * job.options.batch * job.options.shape.context) {}
 
@@ -55,6 +55,7 @@ RankResult Rank<Backend>::run() {
     if (progress_.due(step)) progress_.line(step, loss, client_.memory_usage());
     if (job_.writer != nullptr && step % job_.options.checkpoint_every == 0) save(step);
   }
+  if (rank_ == 0) result_.memory = client_.memory_usage();
   evaluate();
   for (const cox::Bytes& parameter : client_.read(step_.model().parameters()))
     result_.parameters = checksum(parameter.span(), result_.parameters);
@@ -76,6 +77,7 @@ void Rank<Backend>::restore() {
     if (found == job_.start->tensors.end()) throw std::runtime_error("the checkpoint has no " + tensor.name);
     client_.write(tensor.memory, found->second.share());
   }
+  for (std::size_t i = 0; i < step_.model().list().size(); ++i) step_.model().round(i);
 }
 
 // Returns the loss.
@@ -139,17 +141,17 @@ void Rank<Backend>::save(std::size_t step) {
 // Each rank evaluates its share of the batches; a pipeline evaluates all of them together.
 template <class Backend>
 void Rank<Backend>::evaluate() {
-  constexpr cox::ElementType f32 = cox::ElementType::F32;
   Model<Backend>& model = step_.model();
   const Stage& part = model.stage();
+  const cox::ElementType type = step_.device().element_type();
   const std::size_t samples = job_.options.batch;
   const std::size_t batches = std::min(job_.text.held_out_windows(), job_.options.evaluation_windows) / samples;
   for (std::size_t batch = job_.replica_of(rank_); batch < batches; batch += job_.replicas()) {
     model.set_batch(0, job_.text.held_out(batch * samples, samples));
-    if (!part.embeds) client_.receive(model.slot(0).input, f32, step_.neighbour(-1));
+    if (!part.embeds) client_.receive(model.slot(0).input, type, step_.neighbour(-1));
     model.forward(0, 0);
     if (!part.predicts) {
-      client_.send(model.output(0), f32, step_.neighbour(1));
+      client_.send(model.output(0), type, step_.neighbour(1));
       continue;
     }
     model.loss(0, 0, 1.0F);
@@ -179,5 +181,8 @@ std::vector<typename Rank<Backend>::State> Rank<Backend>::state() const {
 }
 
 template class Rank<HostBackend>;
+#ifdef TRAIN_CUDA
+template class Rank<CudaBackend>;
+#endif
 
 }  // namespace train

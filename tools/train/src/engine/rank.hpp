@@ -19,6 +19,7 @@ struct RankResult {
   std::size_t traced_step = 0;       ///< 0: none
   cox::trace::Recording traced;      ///< what the process did in this step
   std::uint64_t parameters = 0;      ///< checksum of all parameters of this rank
+  cox::MemoryUsage memory{};         ///< of the device, after the last step; of rank 0
   double evaluation_sum = 0;         ///< sum of the losses of the held-out characters that this rank has evaluated
   std::size_t evaluation_count = 0;  ///< number of these characters
 };

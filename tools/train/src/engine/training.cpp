@@ -1,3 +1,5 @@
+#include <engine/backends.hpp>
+#include <engine/devices.hpp>
 #include <engine/failure.hpp>
 #include <engine/rank.hpp>
 #include <engine/training.hpp>
@@ -5,7 +7,10 @@
 #include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/servers/host/server/host_options.hpp>
+
+#ifdef TRAIN_CUDA
+#include <coxswain/servers/cuda/driver/gpu_fault.hpp>
+#endif
 
 #include <algorithm>
 #include <cstdio>
@@ -90,9 +95,10 @@ void print_failures(const std::vector<std::exception_ptr>& errors) {
 }
 
 /// Opens the devices that were shut down, and replaces communicators that are no longer usable.
+template <class Client>
 void reopen(const Options& options, const cox::CommunicationId& ranks) {
-  std::vector<cox::HostClient> clients;
-  for (const cox::DeviceId device : ranks.devices()) clients.push_back(cox::HostClient::load(device));
+  std::vector<Client> clients;
+  for (const cox::DeviceId device : ranks.devices()) clients.push_back(Client::load(device));
   for (const cox::CommunicationId& communicator : communicators(options, ranks))
     clients[ranks.rank_of(communicator.devices().front())].ensure_init_collective(communicator);
 }
@@ -101,6 +107,7 @@ void collect(Outcome& outcome, std::vector<RankResult>& results) {
   outcome.completed = true;
   outcome.losses = std::move(results.front().losses);
   outcome.times = std::move(results.front().times);
+  outcome.memory = results.front().memory;
   outcome.traced_step = results.front().traced_step;
   outcome.traced = std::move(results.front().traced);
   for (const RankResult& result : results) {
@@ -109,12 +116,6 @@ void collect(Outcome& outcome, std::vector<RankResult>& results) {
     outcome.checksums.push_back(result.parameters);
   }
   outcome.evaluation_loss /= static_cast<double>(std::max<std::size_t>(1, outcome.evaluated));
-}
-
-cox::CommunicationId host_devices(std::size_t count) {
-  std::vector<cox::DeviceId> devices;
-  for (std::size_t i = 0; i < count; ++i) devices.push_back({cox::host_device_type, static_cast<std::uint16_t>(i)});
-  return devices;
 }
 
 }  // namespace
@@ -131,8 +132,20 @@ bool Outcome::loss_fell() const {
   return sum / static_cast<float>(count) < losses.front();
 }
 
-Outcome train_on_host(const Options& options, const Text& text, std::uint64_t text_checksum) {
-  const cox::CommunicationId ranks = host_devices(options.devices);
+namespace {
+
+// After a GPU fault the process cannot use any GPU.
+bool can_continue(const Options& options) {
+#ifdef TRAIN_CUDA
+  if (options.device_type == cuda_type) return cox::gpu_fault() == nullptr;
+#endif
+  static_cast<void>(options);
+  return true;
+}
+
+template <class Backend>
+Outcome run_on(const Options& options, const Text& text, std::uint64_t text_checksum) {
+  const cox::CommunicationId ranks = devices_of(options);
   const std::string print = fingerprint(options, text_checksum);
   const std::size_t parts = options.layout == Layout::Replicated ? 1 : ranks.world_size();
   Fault fault(options.fault, options.fault_step, std::random_device()());
@@ -149,7 +162,7 @@ Outcome train_on_host(const Options& options, const Text& text, std::uint64_t te
     if (!options.checkpoints.empty()) writer.emplace(options.checkpoints, print, parts);
     FailureSignal failure;
     const Job job{options, text, ranks, start ? &*start : nullptr, writer ? &*writer : nullptr, fault, failure};
-    Attempt<HostBackend> attempt(job);
+    Attempt<Backend> attempt(job);
     const bool completed = attempt.run();
     if (writer) {
       writer->finish();
@@ -161,12 +174,21 @@ Outcome train_on_host(const Options& options, const Text& text, std::uint64_t te
       return outcome;
     }
     print_failures(attempt.errors());
-    if (outcome.restarts == options.restarts) return outcome;
+    if (outcome.restarts == options.restarts || !can_continue(options)) return outcome;
     ++outcome.restarts;
     fault.next_attempt();
     from_checkpoint = true;
-    reopen(options, ranks);
+    reopen<typename Backend::Client>(options, ranks);
   }
+}
+
+}  // namespace
+
+Outcome run_training(const Options& options, const Text& text, std::uint64_t text_checksum) {
+#ifdef TRAIN_CUDA
+  if (options.device_type == cuda_type) return run_on<CudaBackend>(options, text, text_checksum);
+#endif
+  return run_on<HostBackend>(options, text, text_checksum);
 }
 
 }  // namespace train

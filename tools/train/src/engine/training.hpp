@@ -4,6 +4,7 @@
 #include <engine/options.hpp>
 #include <engine/progress.hpp>
 
+#include <coxswain/runtime/handle/memory_usage.hpp>
 #include <coxswain/runtime/trace/recording.hpp>
 
 #include <cstddef>
@@ -22,6 +23,7 @@ struct Outcome {
   double evaluation_loss = 0;
   std::size_t evaluated = 0;             ///< number of held-out characters
   std::vector<std::uint64_t> checksums;  ///< of the parameters of each rank
+  cox::MemoryUsage memory{};             ///< of the first device, after the last step
   std::size_t restarts = 0;
   std::size_t checkpoints_written = 0;
   std::size_t checkpoints_failed = 0;
@@ -31,9 +33,9 @@ struct Outcome {
   [[nodiscard]] bool loss_fell() const;
 };
 
-/// Trains on host devices, with a thread for each. After a failure it opens devices and communicators again, goes back
-/// to the newest checkpoint, or to the beginning if there is none, and continues. Blocks. Throws what is wrong before
-/// the first step, such as a checkpoint of another run.
-[[nodiscard]] Outcome train_on_host(const Options& options, const Text& text, std::uint64_t text_checksum);
+/// Trains on the devices of the options, with a thread for each. After a failure it opens devices and communicators
+/// again, goes back to the newest checkpoint, or to the beginning if there is none, and continues. Blocks. Throws what
+/// is wrong before the first step, such as a checkpoint of another run.
+[[nodiscard]] Outcome run_training(const Options& options, const Text& text, std::uint64_t text_checksum);
 
 }  // namespace train

@@ -101,24 +101,24 @@ void TrainingStep<Backend>::enqueue_replica(FaultKind fault) {
 // kept.
 template <class Backend>
 void TrainingStep<Backend>::enqueue_stage(FaultKind fault) {
-  constexpr cox::ElementType f32 = cox::ElementType::F32;
+  const cox::ElementType type = device_.element_type();
   const Stage& part = model_.stage();
   const std::size_t batches = job_.options.micro_batches;
   const auto backward = [&](std::size_t batch) {
-    if (!part.predicts) client_.receive(model_.scratch().d_residual, f32, neighbour(1));
+    if (!part.predicts) client_.receive(model_.scratch().d_residual, type, neighbour(1));
     model_.backward(batch, batch, batch > 0, [&](std::size_t index) {
       if (batch + 1 == batches && index == model_.list().size() / 2) strike(fault);
     });
-    if (!part.embeds) client_.send(model_.scratch().d_residual, f32, neighbour(-1));
+    if (!part.embeds) client_.send(model_.scratch().d_residual, type, neighbour(-1));
   };
   for (std::size_t batch = 0; batch < batches; ++batch) {
-    if (!part.embeds) client_.receive(model_.slot(batch).input, f32, neighbour(-1));
+    if (!part.embeds) client_.receive(model_.slot(batch).input, type, neighbour(-1));
     model_.forward(batch, batch);
     if (part.predicts) {
       enqueue_loss(batch, batch);
       backward(batch);
     } else {
-      client_.send(model_.output(batch), f32, neighbour(1));
+      client_.send(model_.output(batch), type, neighbour(1));
     }
   }
   if (!part.predicts)
@@ -131,7 +131,7 @@ void TrainingStep<Backend>::enqueue_loss(std::size_t slot, std::size_t batch) {
   const float scale = 1.0F / static_cast<float>(model_.rows() * job_.options.micro_batches);
   model_.loss(slot, batch, scale);
   device_.launch(
-      KernelId::Mean, 1,
+      KernelId::Mean, {},
       Launch().sum(loss_, batch > 0).in(model_.slot(slot).losses).size(model_.rows()).number(scale).flag(batch > 0));
 }
 
@@ -143,14 +143,15 @@ void TrainingStep<Backend>::strike(FaultKind fault) {
     case FaultKind::Random: return;
     case FaultKind::Kernel:
       // The gradient of the residual stream is poisoned, and with it all gradients that are computed from it.
-      device_.launch(KernelId::Fault, 1, Launch().inout(d_residual));
+      device_.launch(KernelId::Fault, {}, Launch().inout(d_residual));
       return;
     case FaultKind::Memory: {
       // All memory of the device, of which a part is in use. The call does not fail; the work that uses it does.
       const cox::Handle huge = client_.empty(client_.properties().memory.capacity);
-      device_.launch(KernelId::Add, 1, Launch().inout(d_residual).in(huge).in(huge).size(0));
+      device_.launch(KernelId::Add, {}, Launch().inout(d_residual).in(huge).in(huge).size(0));
       return;
     }
+    case FaultKind::Gpu: device_.launch(KernelId::Trap, {}, Launch().inout(d_residual)); return;
     case FaultKind::Thread: throw std::runtime_error("injected: the client thread failed");
     case FaultKind::Shutdown: cox::shutdown(client_.device_id()); return;
     case FaultKind::Missing: job_.failure.wait(); throw std::runtime_error("injected: this rank did not come");
@@ -167,5 +168,8 @@ cox::DeviceId TrainingStep<Backend>::neighbour(std::ptrdiff_t distance) const {
 }
 
 template class TrainingStep<HostBackend>;
+#ifdef TRAIN_CUDA
+template class TrainingStep<CudaBackend>;
+#endif
 
 }  // namespace train

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <engine/device.hpp>
+#include <engine/backends.hpp>
 #include <engine/fault.hpp>
 #include <engine/gradient_exchange.hpp>
 #include <engine/job.hpp>
@@ -37,6 +37,7 @@ class TrainingStep {
   /// Allocates all memory. The parameters are undefined.
   TrainingStep(const Job& job, const Device<Backend>& device, std::size_t rank);
 
+  [[nodiscard]] const Device<Backend>& device() const { return device_; }
   [[nodiscard]] Model<Backend>& model() { return model_; }
   [[nodiscard]] const Model<Backend>& model() const { return model_; }
   [[nodiscard]] const Optimizer<Backend>& optimizer() const { return optimizer_; }

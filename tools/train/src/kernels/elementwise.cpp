@@ -22,19 +22,6 @@ void add_bias(const cox::KernelContext& context) {
     for (std::size_t i = 0; i < width; ++i) out[row * width + i] += bias[i];
 }
 
-// d_bias [width] = sum of the rows of d_out, in their order. Buffers: d_bias, d_out [rows, width]. Scalars: rows,
-// width, whether to add.
-void bias_backward(const cox::KernelContext& context) {
-  const Arguments args(context);
-  const std::size_t rows = args.size(0);
-  const std::size_t width = args.size(1);
-  float* const d_bias = args.out(0, width);
-  const float* const d_out = args.in(1, rows * width);
-  if (!args.flag(2)) std::fill_n(d_bias, width, 0.0F);
-  for (std::size_t row = 0; row < rows; ++row)
-    for (std::size_t i = 0; i < width; ++i) d_bias[i] += d_out[row * width + i];
-}
-
 // GELU in the approximation by tanh, as in GPT-2. Buffers: out, x. Scalars: count.
 void gelu_forward(const cox::KernelContext& context) {
   const Arguments args(context);
@@ -69,6 +56,12 @@ void add(const cox::KernelContext& context) {
   const float* const a = args.in(1, count);
   const float* const b = args.in(2, count);
   for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
+}
+
+// Buffers: out. Scalars: count.
+void zero(const cox::KernelContext& context) {
+  const Arguments args(context);
+  std::fill_n(args.out(0, args.size(0)), args.size(0), 0.0F);
 }
 
 }  // namespace train::host

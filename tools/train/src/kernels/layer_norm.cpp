@@ -1,7 +1,6 @@
 #include <kernels/kernel_list.hpp>
 #include <kernels/vector_math.hpp>
 
-#include <algorithm>
 #include <cmath>
 
 namespace train::host {
@@ -59,32 +58,6 @@ void layer_norm_backward_input(const cox::KernelContext& context) {
     for (std::size_t i = 0; i < width; ++i) {
       const float value = (d[i] * gain[i] - d_mean - (from[i] - mean) * rstd * d_spread) * rstd;
       to[i] = add ? to[i] + value : value;
-    }
-  }
-}
-
-// The gradients of gain and bias. Buffers: d_gain [width], d_bias [width], d_out [rows, width], x, mean, rstd. Scalars:
-// rows, width, whether to add.
-void layer_norm_backward_parameters(const cox::KernelContext& context) {
-  const Arguments args(context);
-  const std::size_t rows = args.size(0);
-  const std::size_t width = args.size(1);
-  float* const d_gain = args.out(0, width);
-  float* const d_bias = args.out(1, width);
-  const float* const d_out = args.in(2, rows * width);
-  const float* const x = args.in(3, rows * width);
-  const float* const means = args.in(4, rows);
-  const float* const rstds = args.in(5, rows);
-  if (!args.flag(2)) {
-    std::fill_n(d_gain, width, 0.0F);
-    std::fill_n(d_bias, width, 0.0F);
-  }
-  for (std::size_t row = 0; row < rows; ++row) {
-    const float* const d = d_out + row * width;
-    const float* const from = x + row * width;
-    for (std::size_t i = 0; i < width; ++i) {
-      d_gain[i] += d[i] * ((from[i] - means[row]) * rstds[row]);
-      d_bias[i] += d[i];
     }
   }
 }

@@ -101,7 +101,8 @@ void matrix_product(std::size_t m, std::size_t n, std::size_t k, MatrixView a, M
 
 namespace host {
 
-// out [m, n] = a b, or out += a b. Buffers: out, a, b. Scalars: m, n, k, a transposed, b transposed, accumulate.
+// out [batch, m, n] = a b, or out += a b. Buffers: out, a, b. Scalars: m, n, k, a transposed, b transposed, accumulate,
+// batch.
 void matrix_product(const cox::KernelContext& context) {
   const Arguments args(context);
   const std::size_t m = args.size(0);
@@ -109,8 +110,13 @@ void matrix_product(const cox::KernelContext& context) {
   const std::size_t k = args.size(2);
   const bool a_transposed = args.flag(3);
   const bool b_transposed = args.flag(4);
-  train::matrix_product(m, n, k, {args.in(1, m * k), a_transposed ? m : k, a_transposed},
-                        {args.in(2, k * n), b_transposed ? k : n, b_transposed}, args.out(0, m * n), n, args.flag(5));
+  const std::size_t batch = args.size(6);
+  float* const out = args.out(0, batch * m * n);
+  const float* const a = args.in(1, batch * m * k);
+  const float* const b = args.in(2, batch * k * n);
+  for (std::size_t i = 0; i < batch; ++i)
+    train::matrix_product(m, n, k, {a + i * m * k, a_transposed ? m : k, a_transposed},
+                          {b + i * k * n, b_transposed ? k : n, b_transposed}, out + i * m * n, n, args.flag(5));
 }
 
 }  // namespace host

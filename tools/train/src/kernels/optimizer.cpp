@@ -1,16 +1,23 @@
 #include <kernels/kernel_list.hpp>
 #include <kernels/vector_math.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 namespace train::host {
 
-// out [1] = sum of the squares of x. Buffers: out, x [count]. Scalars: count.
+// out [i] = sum of the squares of elements [i * square_sum_elements, (i + 1) * square_sum_elements) of x. Buffers: out,
+// x [count]. Scalars: count.
 void square_sum(const cox::KernelContext& context) {
   const Arguments args(context);
   const std::size_t count = args.size(0);
+  const std::size_t sums = (count + square_sum_elements - 1) / square_sum_elements;
   const float* const x = args.in(1, count);
-  *args.out(0, 1) = dot(x, x, count);
+  float* const out = args.out(0, sums);
+  for (std::size_t i = 0; i < sums; ++i) {
+    const std::size_t begin = i * square_sum_elements;
+    out[i] = dot(x + begin, x + begin, std::min(square_sum_elements, count - begin));
+  }
 }
 
 // out [1] = sum of x. Buffers: out, x [count]. Scalars: count.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <engine/device.hpp>
+#include <model/attention.hpp>
 #include <model/shape.hpp>
 
 #include <cstddef>
@@ -8,11 +9,12 @@
 
 namespace train {
 
-/// What the forward pass of one layer keeps for the backward pass. `rows` is batch * context.
+/// What the forward pass of one layer keeps for the backward pass. `rows` is batch * context. Means and reciprocal
+/// standard deviations are floats, everything else has the type of activations.
 struct LayerActivations {
   cox::Handle norm1, mean1, rstd1;  ///< [rows, width], [rows], [rows]
   cox::Handle qkv;                  ///< [rows, 3 * width]
-  cox::Handle probabilities;        ///< [batch, heads, context, context]
+  AttentionMemory attention;
   cox::Handle heads;                ///< [rows, width]
   cox::Handle middle;               ///< [rows, width], after the attention
   cox::Handle norm2, mean2, rstd2;  ///< as norm1
@@ -20,9 +22,10 @@ struct LayerActivations {
   cox::Handle output;               ///< [rows, width]
 };
 
-/// The input of a micro-batch, and the characters that follow it.
+/// The input of a micro-batch, and the characters that follow it. 32-bit integers.
 struct BatchMemory {
-  cox::Handle tokens, targets;  ///< [rows], 32-bit
+  cox::Handle tokens, targets;  ///< [rows]
+  cox::Handle order, begins;    ///< see TokenOrder
 };
 
 /// The memory of one micro-batch of a stage between its forward and its backward pass.
@@ -30,8 +33,8 @@ struct Activations {
   cox::Handle input;  ///< [rows, width], of the first layer of the stage
   std::vector<LayerActivations> layers;
   cox::Handle norm, mean, rstd;  ///< of the last norm
-  cox::Handle logits, d_logits;  ///< [rows, vocabulary]
-  cox::Handle losses;            ///< [rows]
+  cox::Handle logits;            ///< [rows, vocabulary]; after the loss their gradient
+  cox::Handle losses;            ///< [rows], floats
 };
 
 /// Memory that the layers and micro-batches of a stage use one after the other.
@@ -41,7 +44,8 @@ struct Scratch {
   cox::Handle d_narrow;              ///< [rows, width]
   cox::Handle d_qkv;                 ///< [rows, 3 * width]
   cox::Handle d_wide, d_wide_input;  ///< [rows, 4 * width]
-  cox::Handle d_scores;              ///< [context, context]
+  AttentionScratch attention;
+  cox::Handle partials;  ///< floats, of sums over rows: [chunks, 4 * width]
 };
 
 template <class Backend>

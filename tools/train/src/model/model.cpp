@@ -1,5 +1,7 @@
+#include <data/token_order.hpp>
 #include <model/model.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace train {
@@ -12,18 +14,32 @@ Model<Backend>::Model(Device<Backend> device, const ModelShape& shape, const Sta
       stage_(stage),
       samples_(samples),
       rows_(samples * shape.context),
+      attention_{samples, shape.context, shape.heads, shape.width},
       list_(shape, stage),
+      chunks_(device_.row_chunks(rows_)),
+      runs_(std::min(rows_, shape.vocabulary)),
       scratch_(make_scratch(device_, shape, samples)) {
   // Parameters outlive everything else: in a pool of their own they leave no gaps between activations. Each has an
   // allocation of its own, because the library orders work and tracks failures by allocation.
   device_.client().memory_persistent_allocation([&] {
     for (const Parameter& parameter : list_.all()) {
       parameters_.push_back(device_.floats(parameter.elements));
+      weights_.push_back(has_copies() ? device_.activations(parameter.elements) : parameters_.back());
       gradients_.push_back(device_.floats(parameter.elements));
     }
   });
-  for (std::size_t i = 0; i < batches; ++i) batches_.push_back({device_.floats(rows_), device_.floats(rows_)});
+  for (std::size_t i = 0; i < batches; ++i)
+    batches_.push_back(
+        {device_.floats(rows_), device_.floats(rows_), device_.floats(rows_), device_.floats(runs_ + 1)});
   for (std::size_t i = 0; i < slots; ++i) slots_.push_back(make_activations(device_, shape, stage, samples));
+}
+
+template <class Backend>
+void Model<Backend>::round(std::size_t index) {
+  if (!has_copies()) return;
+  const std::size_t count = list_[index].elements;
+  device_.launch(KernelId::RoundElements, {.columns = count},
+                 Launch().out(weights_[index]).in(parameters_[index]).size(count));
 }
 
 template <class Backend>
@@ -33,7 +49,12 @@ const cox::Handle& Model<Backend>::output(std::size_t slot) const {
 
 template <class Backend>
 void Model<Backend>::set_batch(std::size_t batch, const TokenBatch& text) {
-  if (stage_.embeds) device_.client().write(batches_[batch].tokens, cox::Bytes::copy_of(text.tokens));
+  if (stage_.embeds) {
+    TokenOrder sorted(text.tokens, runs_);
+    device_.client().write(batches_[batch].tokens, cox::Bytes::copy_of(text.tokens));
+    device_.client().write(batches_[batch].order, cox::Bytes::from_vector(std::move(sorted.order)));
+    device_.client().write(batches_[batch].begins, cox::Bytes::from_vector(std::move(sorted.begins)));
+  }
   if (stage_.predicts) device_.client().write(batches_[batch].targets, cox::Bytes::copy_of(text.targets));
 }
 
@@ -41,31 +62,29 @@ template <class Backend>
 void Model<Backend>::forward(std::size_t number, std::size_t batch) {
   const Activations& slot = slots_[number];
   if (stage_.embeds)
-    device_.launch(KernelId::EmbedForward, rows_ * shape_.width,
+    device_.launch(KernelId::EmbedForward, {.columns = rows_ * shape_.width},
                    Launch()
                        .out(slot.input)
                        .in(batches_[batch].tokens)
-                       .in(parameters_[list_.token_table])
-                       .in(parameters_[list_.position_table])
+                       .in(weights_[list_.token_table])
+                       .in(weights_[list_.position_table])
                        .size(rows_)
                        .size(shape_.context)
-                       .size(shape_.width)
-                       .size(shape_.vocabulary));
+                       .size(shape_.width));
   for (std::size_t layer = 0; layer < slot.layers.size(); ++layer) layer_forward(slot, layer);
   if (!stage_.predicts) return;
   norm_forward(slot.norm, slot.mean, slot.rstd, slot.layers.back().output, list_.last_gain, list_.last_bias);
-  product(slot.logits, slot.norm, parameters_[list_.output],
-          {.m = rows_, .n = shape_.vocabulary, .k = shape_.width, .b_transposed = true});
+  device_.product(slot.logits, slot.norm, weights_[list_.output],
+                  {.m = rows_, .n = shape_.vocabulary, .k = shape_.width, .b_transposed = true});
 }
 
 template <class Backend>
 void Model<Backend>::loss(std::size_t number, std::size_t batch, float scale) {
   const Activations& slot = slots_[number];
-  device_.launch(KernelId::CrossEntropy, rows_,
+  device_.launch(KernelId::CrossEntropy, {.rows = rows_},
                  Launch()
                      .out(slot.losses)
-                     .out(slot.d_logits)
-                     .in(slot.logits)
+                     .inout(slot.logits)
                      .in(batches_[batch].targets)
                      .size(rows_)
                      .size(shape_.vocabulary)
@@ -77,30 +96,45 @@ void Model<Backend>::backward(std::size_t number, std::size_t batch, bool accumu
   const Activations& slot = slots_[number];
   if (stage_.predicts) {
     // A tied table gets a second share from the embedding below, and is ready after that.
-    product(gradients_[list_.output], slot.d_logits, slot.norm,
-            {.m = shape_.vocabulary, .n = shape_.width, .k = rows_, .a_transposed = true}, accumulate);
+    device_.product(gradients_[list_.output], slot.logits, slot.norm,
+                    {.m = shape_.vocabulary,
+                     .n = shape_.width,
+                     .k = rows_,
+                     .a_transposed = true,
+                     .accumulate = accumulate,
+                     .float_result = true});
     if (!shape_.tied) ready(list_.output);
-    product(scratch_.d_narrow, slot.d_logits, parameters_[list_.output],
-            {.m = rows_, .n = shape_.width, .k = shape_.vocabulary});
+    device_.product(scratch_.d_narrow, slot.logits, weights_[list_.output],
+                    {.m = rows_, .n = shape_.width, .k = shape_.vocabulary});
     norm_backward(scratch_.d_narrow, slot.layers.back().output, slot.mean, slot.rstd, list_.last_gain, list_.last_bias,
                   false, accumulate, ready);
   }
   for (std::size_t layer = slot.layers.size(); layer-- > 0;) layer_backward(slot, layer, accumulate, ready);
   if (!stage_.embeds) return;
-  const bool add_to_table = accumulate || (shape_.tied && stage_.predicts);
-  device_.launch(KernelId::EmbedBackward, rows_ * shape_.width,
+  device_.launch(KernelId::EmbedBackwardPositions, {.columns = shape_.context * shape_.width},
                  Launch()
-                     .sum(gradients_[list_.token_table], add_to_table)
                      .sum(gradients_[list_.position_table], accumulate)
                      .in(scratch_.d_residual)
-                     .in(batches_[batch].tokens)
                      .size(rows_)
                      .size(shape_.context)
                      .size(shape_.width)
-                     .size(shape_.vocabulary)
-                     .flag(add_to_table)
                      .flag(accumulate));
   ready(list_.position_table);
+  const cox::Handle& table = gradients_[list_.token_table];
+  if (!accumulate && !(shape_.tied && stage_.predicts)) {
+    const std::size_t count = list_[list_.token_table].elements;
+    device_.launch(KernelId::Zero, {.columns = count}, Launch().out(table).size(count));
+  }
+  device_.launch(KernelId::EmbedBackwardTokens, {.rows = runs_, .columns = shape_.width},
+                 Launch()
+                     .inout(table)
+                     .in(scratch_.d_residual)
+                     .in(batches_[batch].tokens)
+                     .in(batches_[batch].order)
+                     .in(batches_[batch].begins)
+                     .size(rows_)
+                     .size(shape_.width)
+                     .size(runs_));
   ready(list_.token_table);
 }
 
@@ -111,27 +145,20 @@ void Model<Backend>::layer_forward(const Activations& slot, std::size_t layer) {
   const cox::Handle& x = input_of(slot, layer);
   const std::size_t width = shape_.width;
   const auto add = [&](const cox::Handle& sum, const cox::Handle& residual) {
-    device_.launch(KernelId::Add, rows_ * width,
+    device_.launch(KernelId::Add, {.columns = rows_ * width},
                    Launch().out(sum).in(residual).in(scratch_.projected).size(rows_ * width));
   };
 
   norm_forward(a.norm1, a.mean1, a.rstd1, x, at.norm1_gain, at.norm1_bias);
   linear_forward(a.qkv, a.norm1, at.qkv, at.qkv_bias, width, 3 * width);
-  device_.launch(KernelId::AttentionForward, samples_ * shape_.heads,
-                 Launch()
-                     .out(a.heads)
-                     .out(a.probabilities)
-                     .in(a.qkv)
-                     .size(samples_)
-                     .size(shape_.context)
-                     .size(shape_.heads)
-                     .size(width));
+  attention_forward(device_, attention_, a.heads, a.attention, scratch_.attention, a.qkv);
   linear_forward(scratch_.projected, a.heads, at.projection, at.projection_bias, width, width);
   add(a.middle, x);
 
   norm_forward(a.norm2, a.mean2, a.rstd2, a.middle, at.norm2_gain, at.norm2_bias);
   linear_forward(a.mlp_in, a.norm2, at.mlp_in, at.mlp_in_bias, width, 4 * width);
-  device_.launch(KernelId::GeluForward, rows_ * 4 * width, Launch().out(a.active).in(a.mlp_in).size(rows_ * 4 * width));
+  device_.launch(KernelId::GeluForward, {.columns = rows_ * 4 * width},
+                 Launch().out(a.active).in(a.mlp_in).size(rows_ * 4 * width));
   linear_forward(scratch_.projected, a.active, at.mlp_out, at.mlp_out_bias, 4 * width, width);
   add(a.output, a.middle);
 }
@@ -146,7 +173,7 @@ void Model<Backend>::layer_backward(const Activations& slot, std::size_t layer, 
 
   linear_backward(scratch_.d_wide, scratch_.d_residual, a.active, at.mlp_out, at.mlp_out_bias, 4 * width, width,
                   accumulate, ready);
-  device_.launch(KernelId::GeluBackward, rows_ * 4 * width,
+  device_.launch(KernelId::GeluBackward, {.columns = rows_ * 4 * width},
                  Launch().out(scratch_.d_wide_input).in(scratch_.d_wide).in(a.mlp_in).size(rows_ * 4 * width));
   linear_backward(scratch_.d_narrow, scratch_.d_wide_input, a.norm2, at.mlp_in, at.mlp_in_bias, width, 4 * width,
                   accumulate, ready);
@@ -154,17 +181,7 @@ void Model<Backend>::layer_backward(const Activations& slot, std::size_t layer, 
 
   linear_backward(scratch_.d_narrow, scratch_.d_residual, a.heads, at.projection, at.projection_bias, width, width,
                   accumulate, ready);
-  device_.launch(KernelId::AttentionBackward, samples_ * shape_.heads,
-                 Launch()
-                     .out(scratch_.d_qkv)
-                     .out(scratch_.d_scores)
-                     .in(scratch_.d_narrow)
-                     .in(a.probabilities)
-                     .in(a.qkv)
-                     .size(samples_)
-                     .size(shape_.context)
-                     .size(shape_.heads)
-                     .size(width));
+  attention_backward(device_, attention_, scratch_.d_qkv, scratch_.attention, scratch_.d_narrow, a.attention, a.qkv);
   linear_backward(scratch_.d_narrow, scratch_.d_qkv, a.norm1, at.qkv, at.qkv_bias, width, 3 * width, accumulate, ready);
   norm_backward(scratch_.d_narrow, x, a.mean1, a.rstd1, at.norm1_gain, at.norm1_bias, true, accumulate, ready);
 }
@@ -172,43 +189,31 @@ void Model<Backend>::layer_backward(const Activations& slot, std::size_t layer, 
 template <class Backend>
 void Model<Backend>::norm_forward(const cox::Handle& out, const cox::Handle& mean, const cox::Handle& rstd,
                                   const cox::Handle& x, std::size_t gain, std::size_t bias) {
-  device_.launch(KernelId::LayerNormForward, rows_,
-                 Launch()
-                     .out(out)
-                     .out(mean)
-                     .out(rstd)
-                     .in(x)
-                     .in(parameters_[gain])
-                     .in(parameters_[bias])
-                     .size(rows_)
-                     .size(shape_.width));
+  device_.launch(
+      KernelId::LayerNormForward, {.rows = rows_},
+      Launch().out(out).out(mean).out(rstd).in(x).in(weights_[gain]).in(weights_[bias]).size(rows_).size(shape_.width));
 }
 
 template <class Backend>
 void Model<Backend>::norm_backward(const cox::Handle& d_out, const cox::Handle& x, const cox::Handle& mean,
                                    const cox::Handle& rstd, std::size_t gain, std::size_t bias, bool add_to_residual,
                                    bool accumulate, const GradientReady& ready) {
-  device_.launch(KernelId::LayerNormBackwardParameters, shape_.width,
-                 Launch()
-                     .sum(gradients_[gain], accumulate)
-                     .sum(gradients_[bias], accumulate)
-                     .in(d_out)
-                     .in(x)
-                     .in(mean)
-                     .in(rstd)
-                     .size(rows_)
-                     .size(shape_.width)
-                     .flag(accumulate));
+  const std::size_t width = shape_.width;
+  device_.launch(
+      KernelId::LayerNormBackwardChunks, {.rows = chunks_, .columns = width},
+      Launch().inout(scratch_.partials).in(d_out).in(x).in(mean).in(rstd).size(rows_).size(width).size(chunks_));
+  sum_chunks(bias, 2 * width, width, width, accumulate);
+  sum_chunks(gain, 2 * width, 0, width, accumulate);
   ready(bias);
   ready(gain);
-  device_.launch(KernelId::LayerNormBackwardInput, rows_,
+  device_.launch(KernelId::LayerNormBackwardInput, {.rows = rows_},
                  Launch()
                      .sum(scratch_.d_residual, add_to_residual)
                      .in(d_out)
                      .in(x)
                      .in(mean)
                      .in(rstd)
-                     .in(parameters_[gain])
+                     .in(weights_[gain])
                      .size(rows_)
                      .size(shape_.width)
                      .flag(add_to_residual));
@@ -217,38 +222,42 @@ void Model<Backend>::norm_backward(const cox::Handle& d_out, const cox::Handle& 
 template <class Backend>
 void Model<Backend>::linear_forward(const cox::Handle& out, const cox::Handle& x, std::size_t weight, std::size_t bias,
                                     std::size_t from, std::size_t to) {
-  product(out, x, parameters_[weight], {.m = rows_, .n = to, .k = from});
-  device_.launch(KernelId::AddBias, rows_ * to, Launch().inout(out).in(parameters_[bias]).size(rows_).size(to));
+  device_.product_and_bias(out, x, weights_[weight], weights_[bias], {.m = rows_, .n = to, .k = from});
 }
 
 template <class Backend>
 void Model<Backend>::linear_backward(const cox::Handle& d_x, const cox::Handle& d_out, const cox::Handle& x,
                                      std::size_t weight, std::size_t bias, std::size_t from, std::size_t to,
                                      bool accumulate, const GradientReady& ready) {
-  device_.launch(KernelId::BiasBackward, to,
-                 Launch().sum(gradients_[bias], accumulate).in(d_out).size(rows_).size(to).flag(accumulate));
+  device_.launch(KernelId::BiasBackwardChunks, {.rows = chunks_, .columns = to},
+                 Launch().inout(scratch_.partials).in(d_out).size(rows_).size(to).size(chunks_));
+  sum_chunks(bias, to, 0, to, accumulate);
   ready(bias);
-  product(gradients_[weight], x, d_out, {.m = from, .n = to, .k = rows_, .a_transposed = true}, accumulate);
+  device_.product(
+      gradients_[weight], x, d_out,
+      {.m = from, .n = to, .k = rows_, .a_transposed = true, .accumulate = accumulate, .float_result = true});
   ready(weight);
-  product(d_x, d_out, parameters_[weight], {.m = rows_, .n = from, .k = to, .b_transposed = true});
+  device_.product(d_x, d_out, weights_[weight], {.m = rows_, .n = from, .k = to, .b_transposed = true});
 }
 
+// The gradient becomes the sum of the chunks of scratch_.partials, or that is added to it.
 template <class Backend>
-void Model<Backend>::product(const cox::Handle& out, const cox::Handle& a, const cox::Handle& b, const Product& shape,
-                             bool accumulate) {
-  device_.launch(KernelId::MatrixProduct, shape.m * shape.n,
+void Model<Backend>::sum_chunks(std::size_t gradient, std::size_t stride, std::size_t first, std::size_t width,
+                                bool accumulate) {
+  device_.launch(KernelId::SumChunks, {.columns = width},
                  Launch()
-                     .sum(out, accumulate)
-                     .in(a)
-                     .in(b)
-                     .size(shape.m)
-                     .size(shape.n)
-                     .size(shape.k)
-                     .flag(shape.a_transposed)
-                     .flag(shape.b_transposed)
+                     .sum(gradients_[gradient], accumulate)
+                     .in(scratch_.partials)
+                     .size(chunks_)
+                     .size(stride)
+                     .size(first)
+                     .size(width)
                      .flag(accumulate));
 }
 
 template class Model<HostBackend>;
+#ifdef TRAIN_CUDA
+template class Model<CudaBackend>;
+#endif
 
 }  // namespace train

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <data/text.hpp>
-#include <engine/device.hpp>
+#include <engine/backends.hpp>
 #include <model/activations.hpp>
 #include <model/shape.hpp>
 
@@ -32,7 +32,12 @@ class Model {
   [[nodiscard]] const ModelShape& shape() const { return shape_; }
   [[nodiscard]] const Stage& stage() const { return stage_; }
   [[nodiscard]] const ParameterList& list() const { return list_; }
+  /// The parameters, in floats.
   [[nodiscard]] const std::vector<cox::Handle>& parameters() const { return parameters_; }
+  /// The parameters as the kernels read them: the same memory, or copies rounded to the type of activations.
+  [[nodiscard]] const std::vector<cox::Handle>& weights() const { return weights_; }
+  [[nodiscard]] bool has_copies() const { return device_.precision() != Precision::Float32; }
+  /// The gradients, in floats.
   [[nodiscard]] const std::vector<cox::Handle>& gradients() const { return gradients_; }
   /// Rows of a micro-batch: samples * context.
   [[nodiscard]] std::size_t rows() const { return rows_; }
@@ -41,9 +46,13 @@ class Model {
   /// The output of the stage's last layer, which the next stage of a pipeline takes as its input.
   [[nodiscard]] const cox::Handle& output(std::size_t slot) const;
 
+  /// Uploads the values of a parameter, floats.
   void set_parameter(std::size_t index, cox::Bytes values) {
     device_.client().write(parameters_[index], std::move(values));
+    if (has_copies()) round(index);
   }
+  /// Overwrites the rounded copy of a parameter, if there are copies.
+  void round(std::size_t index);
   /// Uploads what the stage needs of micro-batch number `batch`: tokens for the embedding, targets for the loss.
   void set_batch(std::size_t batch, const TokenBatch& text);
 
@@ -70,13 +79,7 @@ class Model {
                       std::size_t from, std::size_t to);
   void linear_backward(const cox::Handle& d_x, const cox::Handle& d_out, const cox::Handle& x, std::size_t weight,
                        std::size_t bias, std::size_t from, std::size_t to, bool accumulate, const GradientReady& ready);
-  struct Product {
-    std::size_t m, n, k;
-    bool a_transposed = false;
-    bool b_transposed = false;
-  };
-  void product(const cox::Handle& out, const cox::Handle& a, const cox::Handle& b, const Product& shape,
-               bool accumulate = false);
+  void sum_chunks(std::size_t gradient, std::size_t stride, std::size_t first, std::size_t width, bool accumulate);
   [[nodiscard]] const cox::Handle& input_of(const Activations& slot, std::size_t layer) const {
     return layer == 0 ? slot.input : slot.layers[layer - 1].output;
   }
@@ -86,8 +89,12 @@ class Model {
   Stage stage_;
   std::size_t samples_;
   std::size_t rows_;
+  AttentionShape attention_;
   ParameterList list_;
+  std::size_t chunks_;  // of rows, whose sums are computed at the same time
+  std::size_t runs_;    // largest number of different tokens in a micro-batch
   std::vector<cox::Handle> parameters_;
+  std::vector<cox::Handle> weights_;
   std::vector<cox::Handle> gradients_;
   std::vector<BatchMemory> batches_;
   std::vector<Activations> slots_;

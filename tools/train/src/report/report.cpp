@@ -1,3 +1,4 @@
+#include <engine/devices.hpp>
 #include <report/report.hpp>
 #include <report/time_line.hpp>
 
@@ -45,7 +46,8 @@ void write_table(std::ostream& out, const Options& options, const Outcome& outco
       std::to_string(shape.layers) + " layers, " + std::to_string(shape.heads) + " heads, width " +
           std::to_string(shape.width) + ", context " + std::to_string(shape.context));
   row(out, "devices",
-      std::to_string(options.devices) + " host devices" + layout + (options.captured ? ", captured step" : ""));
+      std::to_string(options.devices) + (options.device_type == host_type ? " host devices" : " GPUs") + layout +
+          (options.captured ? ", captured step" : ""));
   row(out, "batch",
       std::to_string(options.micro_batches) + " micro-batches of " + std::to_string(options.batch) + " samples");
   row(out, "loss of the first step", outcome.losses.front());
