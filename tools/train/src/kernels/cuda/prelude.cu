@@ -30,7 +30,7 @@ using Element = float;
 #endif
 
 // Number of elements in the widest access to memory, 16 bytes.
-constexpr int lanes = 16 / sizeof(Element);
+[[maybe_unused]] constexpr int lanes = 16 / sizeof(Element);
 constexpr int warp_size = 32;
 
 __device__ inline float to_float(float x) { return x; }
