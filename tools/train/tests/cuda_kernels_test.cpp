@@ -13,7 +13,7 @@ int main() {
   const cox::HostClient client = cox::HostClient::load({cox::host_device_type, 0});
   const train::Device<train::HostBackend> host(client);
   std::set<train::KernelId> checked;
-  for (const train::KernelCase& one : train::kernel_cases(false)) checked.insert(one.id);
+  train::for_each_kernel_case(false, [&](const train::KernelCase& one) { checked.insert(one.id); });
   for (const train::KernelSource& source : train::kernel_sources())
     require(source.cuda.source == nullptr || checked.contains(source.id) || source.id == train::KernelId::Fault ||
                 source.id == train::KernelId::Trap,

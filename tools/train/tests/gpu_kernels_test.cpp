@@ -34,9 +34,9 @@ void check_products(const cox::CudaClient& client, Precision precision) {
   }
   std::size_t by_library = 0;
   std::size_t refused = 0;
-  for (train::KernelCase given : train::kernel_cases(true)) {
+  train::for_each_kernel_case(true, [&](train::KernelCase& given) {
     const bool to_float = given.id == train::KernelId::MatrixProductFloat;
-    if (given.id != train::KernelId::MatrixProduct && !to_float) continue;
+    if (given.id != train::KernelId::MatrixProduct && !to_float) return;
     if (bfloat16) round_inputs(given);
     const auto expected = run_case(device, given);
     const auto number = [&](std::size_t i) -> std::size_t { return std::get<std::uint32_t>(given.scalars[i]); };
@@ -64,7 +64,7 @@ void check_products(const cox::CudaClient& client, Precision precision) {
     };
     if (!multiply()) {
       ++refused;
-      continue;
+      return;
     }
     ++by_library;
     auto got = given.buffers;
@@ -77,7 +77,7 @@ void check_products(const cox::CudaClient& client, Precision precision) {
       got[0].values = bytes.to_vector<float>();
     }
     compare(given, got, expected, bfloat16);
-  }
+  });
   std::printf("%s: %zu products by cuBLASLt agree with the plain kernel, %zu were refused\n",
               bfloat16 ? "bf16" : "fp32", by_library, refused);
 }
@@ -96,6 +96,7 @@ void check_model(const cox::CudaClient& client, const cox::HostClient& host, con
 }  // namespace
 
 int main() {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // each part is seen as it ends, also in a file
   if (cox::enumerate_cuda_devices().empty()) {
     std::printf("skipped: %s\n", cox::why_no_cuda().c_str());
     return 0;

@@ -37,9 +37,9 @@ struct KernelCase {
   std::function<void(std::vector<CaseBuffer>&)> reference{};
 };
 
-/// Launches of every CUDA kernel with random values, with shapes below, at and above what a block computes, odd ones
-/// included. `large`: also shapes as in training.
-[[nodiscard]] std::vector<KernelCase> kernel_cases(bool large);
+/// Calls `use` for launches of every CUDA kernel with random values, with shapes below, at and above what a block
+/// computes, odd ones included. `large`: also shapes as in training. One case is in memory at a time.
+void for_each_kernel_case(bool large, const std::function<void(KernelCase&)>& use);
 /// Rounds the inputs to bfloat16.
 void round_inputs(KernelCase& given);
 /// Ends the test unless the outputs agree. `bfloat16`: the type of activations of `got`.
@@ -98,8 +98,8 @@ template <class Backend, class HostDevice>
 std::size_t check_kernels(const Device<Backend>& device, const HostDevice& host, bool large) {
   const bool bfloat16 = device.precision() == Precision::Bfloat16;
   std::size_t count = 0;
-  for (KernelCase given : kernel_cases(large)) {
-    if (given.id == KernelId::AdamWRounded && !bfloat16) continue;
+  for_each_kernel_case(large, [&](KernelCase& given) {
+    if (given.id == KernelId::AdamWRounded && !bfloat16) return;
     if (bfloat16) round_inputs(given);
     const std::vector<CaseBuffer> got = run_case(device, given);
     std::vector<CaseBuffer> expected = given.buffers;
@@ -110,7 +110,7 @@ std::size_t check_kernels(const Device<Backend>& device, const HostDevice& host,
     }
     compare(given, got, expected, bfloat16);
     ++count;
-  }
+  });
   return count;
 }
 
