@@ -84,18 +84,18 @@ void Rank<Backend>::restore() {
 template <class Backend>
 float Rank<Backend>::train(std::size_t step) {
   const auto begin = Clock::now();
-  auto queued = step_.queue(step, job_.fault.take(step, rank_, job_.ranks.world_size()));
+  auto& queued = queued_.emplace(step_.queue(step, job_.fault.take(step, rank_, job_.ranks.world_size())));
   // All work of the step is queued; from here on this thread waits.
   StepTimes times;
   if (queued.computed && queued.exchanged) {
-    static_cast<void>(queued.computed->get());
+    static_cast<void>(std::exchange(queued.computed, {})->get());
     const auto computed = Clock::now();
-    queued.exchanged->get();
+    std::exchange(queued.exchanged, {})->get();
     times.not_hidden = Clock::now() - computed;
     times.measured = true;
   }
   float loss = 0;
-  std::memcpy(&loss, queued.loss.get().front().span().data(), sizeof(loss));
+  std::memcpy(&loss, std::exchange(queued.loss, {})->get().front().span().data(), sizeof(loss));
   times.step = Clock::now() - begin;
   progress_.add(times);
   if (rank_ == 0) {
@@ -103,6 +103,24 @@ float Rank<Backend>::train(std::size_t step) {
     result_.times.push_back({step, times});
   }
   return loss;
+}
+
+// A future that is dropped before it is ready gives its failures back to the stream when it is: after a sync that was
+// queued behind it.
+template <class Backend>
+void Rank<Backend>::end_step() noexcept {
+  if (!queued_) return;
+  const auto take = [](auto& future) {
+    if (!future) return;
+    try {
+      static_cast<void>(future->get());
+    } catch (...) {  // follows from the first failure
+    }
+  };
+  take(queued_->computed);
+  take(queued_->exchanged);
+  take(queued_->loss);
+  queued_.reset();
 }
 
 // One step is recorded for the report: the fifth one of an attempt, when a captured step is being replayed. Not if the

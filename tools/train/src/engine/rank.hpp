@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,10 @@ class Rank {
   /// Trains from the start of the job to its last step, then evaluates. Blocks. Throws the failures of its stream, as
   /// cox::ServerError, and whatever else ends the run.
   [[nodiscard]] RankResult run();
+  /// Waits for the futures of a step in which run() has failed, and takes their failures, which follow from the one
+  /// that run() has thrown. To be called once the communicators have been aborted: no future waits for another rank
+  /// then.
+  void end_step() noexcept;
 
  private:
   /// A tensor of the state, and whether this rank writes it into checkpoints.
@@ -57,6 +62,7 @@ class Rank {
   const Client client_;
   const std::size_t rank_;
   TrainingStep<Backend> step_;
+  std::optional<typename TrainingStep<Backend>::Queued> queued_;  // the step that this thread waits for
   Progress progress_;
   RankResult result_;
 };

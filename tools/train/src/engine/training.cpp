@@ -55,22 +55,26 @@ class Attempt {
  private:
   void run_rank(std::size_t i) {
     std::optional<Client> client;
+    std::optional<Rank<Backend>> rank;
     try {
       client = Client::load(job_.ranks.devices()[i]);
-      results_[i] = Rank<Backend>(job_, *client).run();
+      results_[i] = rank.emplace(job_, *client).run();
     } catch (...) {
       errors_[i] = std::current_exception();
-      if (client) leave(*client, job_, errors_[i]);
+      if (client) leave(*client, job_, errors_[i], rank);
       job_.failure.raise();
     }
   }
 
   // Has the other ranks fail at once, with the cause, instead of waiting for this one. Then takes the failures that are
   // still with the stream: they follow from the first one, and would otherwise be logged when the device closes.
-  static void leave(const Client& client, const Job& job, const std::exception_ptr& cause) {
+  static void leave(const Client& client, const Job& job, const std::exception_ptr& cause,
+                    std::optional<Rank<Backend>>& rank) {
     for (const cox::CommunicationId& ranks : communicators(job.options, job.ranks))
       if (std::ranges::find(ranks.devices(), client.device_id()) != ranks.devices().end())
         ignore_failure([&] { client.abort_collective(ranks, cause); });
+    if (rank) rank->end_step();
+    rank.reset();
     ignore_failure([&] { client.sync().get(); });
   }
   // The device, or another device of the communicator, may be closed.

@@ -31,7 +31,7 @@ class TrainingStep {
   struct Queued {
     std::optional<cox::Future<std::vector<cox::Bytes>>> computed;  ///< the backward pass has completed, if known
     std::optional<cox::Future<void>> exchanged;                    ///< the gradients have been exchanged, if known
-    cox::Future<std::vector<cox::Bytes>> loss;                     ///< the step has completed: the mean loss, one float
+    std::optional<cox::Future<std::vector<cox::Bytes>>> loss;      ///< the step has completed: the mean loss, one float
   };
 
   /// Allocates all memory. The parameters are undefined.
