@@ -33,6 +33,7 @@ void check(bool tied) {
   const train::ModelShape shape{.vocabulary = 7, .context = 5, .layers = 2, .heads = 2, .width = 8, .tied = tied};
   const train::Device<train::HostBackend> device(client);
   Model model(device, shape, train::stage_of(shape, 0, 1), samples, 1, 1);
+  model.allocate_gradients();
   train::Random random(tied ? 1 : 2, "gradients_test");
 
   // Larger values than for training, so that no part of the model is nearly linear.

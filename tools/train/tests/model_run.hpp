@@ -30,6 +30,7 @@ template <class Backend>
   constexpr std::size_t batches = 2;
   const auto& client = device.client();
   Model<Backend> model(device, shape, stage_of(shape, 0, 1), samples, batches, 1);
+  model.allocate_gradients();
   Random random(1, "model_run");
   std::vector<Slice> slices;
   for (std::size_t i = 0; i < model.list().size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/communicator/bucket_plan.hpp>
 #include <coxswain/collectives/communicator/gradient_buckets.hpp>
+#include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/communication/collective_group.hpp>
 
 #include <functional>
@@ -16,8 +17,9 @@ std::vector<cox::Gradient> declared(const ParameterList& list) {
   return gradients;
 }
 
-cox::BucketOptions bucket_options(const Options& options) {
-  return {.bucket_bytes = options.bucket_bytes, .first_bucket_bytes = options.bucket_bytes / 4};
+cox::BucketOptions bucket_options(const Options& options, bool own_memory) {
+  return {
+      .bucket_bytes = options.bucket_bytes, .first_bucket_bytes = options.bucket_bytes / 4, .own_memory = own_memory};
 }
 
 template <class Backend>
@@ -34,7 +36,10 @@ std::vector<Slice> whole_parameters(const Model<Backend>& model) {
 template <class Backend>
 class NoExchange final : public GradientExchange {
  public:
-  explicit NoExchange(Model<Backend>& model) : slices_(whole_parameters(model)) {}
+  explicit NoExchange(Model<Backend>& model) {
+    model.allocate_gradients();
+    slices_ = whole_parameters(model);
+  }
 
   void add(std::size_t /*index*/) override {}
   std::optional<cox::Future<void>> finish(bool /*capturing*/) override { return std::nullopt; }
@@ -52,38 +57,54 @@ class BucketExchange final : public GradientExchange {
   BucketExchange(const Device<Backend>& device, Model<Backend>& model, const cox::CommunicationId& ranks,
                  const Options& options)
       : model_(model),
-        buckets_(device.client(), ranks, declared(model.list()), cox::ReduceOperation::Mean, bucket_options(options)) {}
+        own_memory_(options.owned_buckets),
+        buckets_(device.client(), ranks, declared(model.list()), cox::ReduceOperation::Mean,
+                 bucket_options(options, own_memory_)) {
+    if (!own_memory_) {
+      model.allocate_gradients();
+      return;
+    }
+    std::vector<cox::Handle> gradients;
+    for (std::size_t i = 0; i < model.list().size(); ++i) gradients.push_back(buckets_.gradient(i));
+    model.set_gradients(std::move(gradients));
+  }
 
-  void add(std::size_t index) override { buckets_.add(index, model_.gradients()[index]); }
+  void add(std::size_t index) override {
+    if (own_memory_) {
+      buckets_.add(index);
+    } else {
+      buckets_.add(index, model_.gradients()[index]);
+    }
+  }
   std::optional<cox::Future<void>> finish(bool /*capturing*/) override { return buckets_.finish(); }
   void updated() override {}
   [[nodiscard]] std::vector<Slice> slices() const override { return whole_parameters(model_); }
 
  private:
   const Model<Backend>& model_;
+  const bool own_memory_;
   cox::GradientBuckets<typename Backend::Client> buckets_;
 };
 
-/// Submits one group of operations when all gradients of a bucket have been added. A collective does not hold up the
-/// stream on which it is submitted, so these overlap with the rest of the backward pass as GradientBuckets do.
+/// Submits the operations of a bucket when all its gradients have been added. A collective does not hold up the stream
+/// on which it is submitted, so these overlap with the rest of the backward pass as GradientBuckets do. Can be
+/// captured.
 template <class Backend>
-class GroupExchange : public GradientExchange {
+class PlannedExchange : public GradientExchange {
  public:
-  GroupExchange(const Device<Backend>& device, Model<Backend>& model, const cox::CommunicationId& ranks,
-                const Options& options)
+  PlannedExchange(const Device<Backend>& device, Model<Backend>& model, const cox::CommunicationId& ranks,
+                  const Options& options, bool own_memory)
       : client_(device.client()),
         model_(model),
         ranks_(ranks),
-        plan_(declared(model.list()), bucket_options(options)),
+        plan_(declared(model.list()), bucket_options(options, own_memory)),
         added_(plan_.buckets()) {}
 
   void add(std::size_t index) override {
     const std::size_t bucket = plan_.bucket_of(index);
     if (++added_[bucket] < plan_.members(bucket).size()) return;
     added_[bucket] = 0;
-    client_.collective_group(ranks_, [&](cox::CollectiveGroup& group) {
-      for (const std::size_t member : plan_.members(bucket)) exchange(group, member);
-    });
+    exchange(bucket);
   }
   std::optional<cox::Future<void>> finish(bool capturing) override {
     if (capturing) return std::nullopt;
@@ -92,11 +113,12 @@ class GroupExchange : public GradientExchange {
   void updated() override {}
 
  protected:
-  virtual void exchange(cox::CollectiveGroup& group, std::size_t index) = 0;
+  virtual void exchange(std::size_t bucket) = 0;
 
   [[nodiscard]] const typename Backend::Client& client() const { return client_; }
   [[nodiscard]] Model<Backend>& model() const { return model_; }
   [[nodiscard]] const cox::CommunicationId& ranks() const { return ranks_; }
+  [[nodiscard]] const cox::BucketPlan& plan() const { return plan_; }
 
  private:
   typename Backend::Client client_;
@@ -106,28 +128,62 @@ class GroupExchange : public GradientExchange {
   std::vector<std::size_t> added_;  // by bucket: number of gradients added in this step
 };
 
+/// What BucketExchange does, for a captured step: the same operations on the same buckets.
 template <class Backend>
-class ReduceExchange final : public GroupExchange<Backend> {
+class ReduceExchange final : public PlannedExchange<Backend> {
  public:
-  using GroupExchange<Backend>::GroupExchange;
+  ReduceExchange(const Device<Backend>& device, Model<Backend>& model, const cox::CommunicationId& ranks,
+                 const Options& options)
+      : PlannedExchange<Backend>(device, model, ranks, options, options.owned_buckets) {
+    if (!options.owned_buckets) {
+      model.allocate_gradients();
+      return;
+    }
+    const cox::BucketPlan& plan = this->plan();
+    this->client().memory_persistent_allocation([&] {
+      for (std::size_t bucket = 0; bucket < plan.buckets(); ++bucket)
+        buffers_.push_back(this->client().create(cox::Bytes::zeroed(plan.bucket_size(bucket))));
+    });
+    std::vector<cox::Handle> gradients;
+    for (std::size_t i = 0; i < model.list().size(); ++i) {
+      const cox::Handle& buffer = buffers_[plan.bucket_of(i)];
+      const std::size_t begin = plan.offset_of(i);
+      const std::size_t bytes = model.list()[i].elements * sizeof(float);
+      gradients.push_back(buffer.offset_start(begin).offset_end(buffer.size() - begin - bytes));
+    }
+    model.set_gradients(std::move(gradients));
+  }
   [[nodiscard]] std::vector<Slice> slices() const override { return whole_parameters(this->model()); }
 
  private:
-  void exchange(cox::CollectiveGroup& group, std::size_t index) override {
-    const cox::Handle& gradient = this->model().gradients()[index];
-    group.all_reduce(gradient, gradient, cox::ElementType::F32, cox::ReduceOperation::Mean);
+  void exchange(std::size_t bucket) override {
+    constexpr auto mean = cox::ReduceOperation::Mean;
+    if (!buffers_.empty()) {
+      const cox::Handle& buffer = buffers_[bucket];
+      this->client().all_reduce(buffer, buffer, cox::ElementType::F32, this->ranks(), mean);
+      return;
+    }
+    this->client().collective_group(this->ranks(), [&](cox::CollectiveGroup& group) {
+      for (const std::size_t member : this->plan().members(bucket)) {
+        const cox::Handle& gradient = this->model().gradients()[member];
+        group.all_reduce(gradient, gradient, cox::ElementType::F32, mean);
+      }
+    });
   }
+
+  std::vector<cox::Handle> buffers_;  // by bucket; none if each gradient is an allocation
 };
 
 /// Each rank gets the mean of its share of each gradient, updates this share of the parameter, and gets the shares of
 /// the other ranks. Both operations work in place. Every parameter is a multiple of the model's width, which is a
 /// multiple of the number of ranks.
 template <class Backend>
-class ShardedExchange final : public GroupExchange<Backend> {
+class ShardedExchange final : public PlannedExchange<Backend> {
  public:
   ShardedExchange(const Device<Backend>& device, Model<Backend>& model, const cox::CommunicationId& ranks,
                   const Options& options)
-      : GroupExchange<Backend>(device, model, ranks, options) {
+      : PlannedExchange<Backend>(device, model, ranks, options, false) {
+    model.allocate_gradients();
     const std::size_t count = ranks.world_size();
     const std::size_t rank = ranks.rank_of(device.client().device_id());
     for (const Slice& whole : whole_parameters(model)) {
@@ -149,9 +205,12 @@ class ShardedExchange final : public GroupExchange<Backend> {
   [[nodiscard]] std::vector<Slice> slices() const override { return shards_; }
 
  private:
-  void exchange(cox::CollectiveGroup& group, std::size_t index) override {
-    group.reduce_scatter(this->model().gradients()[index], shards_[index].gradient, cox::ElementType::F32,
-                         cox::ReduceOperation::Mean);
+  void exchange(std::size_t bucket) override {
+    this->client().collective_group(this->ranks(), [&](cox::CollectiveGroup& group) {
+      for (const std::size_t member : this->plan().members(bucket))
+        group.reduce_scatter(this->model().gradients()[member], shards_[member].gradient, cox::ElementType::F32,
+                             cox::ReduceOperation::Mean);
+    });
   }
 
   std::vector<Slice> shards_;

@@ -36,7 +36,8 @@ class GradientExchange {
 };
 
 /// `Replicated`: by GradientBuckets, or for a captured step by all_reduce operations of the same buckets. `Sharded`: by
-/// reduce_scatter before the update and all_gather after it. `Pipeline`: nothing to exchange.
+/// reduce_scatter before the update and all_gather after it. `Pipeline`: nothing to exchange. Sets the memory of the
+/// model's gradients.
 template <class Backend>
 [[nodiscard]] std::unique_ptr<GradientExchange> make_gradient_exchange(const Device<Backend>& device,
                                                                        Model<Backend>& model,

@@ -77,6 +77,7 @@ Options parse_options(int argc, const char* const* argv) {
   bool untied = false;
   bool sharded = false;
   bool pipeline = false;
+  bool separate = false;
   std::size_t bucket_kib = options.bucket_bytes >> 10U;
 
   CLI::App app(std::string("Trains a character-level transformer on devices of Coxswain. This program was built with") +
@@ -121,6 +122,9 @@ Options parse_options(int argc, const char* const* argv) {
   app.add_option("--bucket-kib", bucket_kib, "KiB of gradients that are reduced together")
       ->check(count)
       ->group("Devices");
+  app.add_flag("--separate-gradients", separate, "Each gradient is an allocation of its own, not a part of its bucket")
+      ->excludes(as_shards)
+      ->group("Devices");
   app.add_option("--timeout", options.timeout, "How long a collective waits for a missing rank, such as 2s")
       ->group("Devices");
 
@@ -153,6 +157,7 @@ Options parse_options(int argc, const char* const* argv) {
     options.shape.tied = !untied;
     options.layout = sharded ? Layout::Sharded : pipeline ? Layout::Pipeline : Layout::Replicated;
     options.bucket_bytes = bucket_kib << 10U;
+    options.owned_buckets = !separate;
     check(options);
   } catch (const CLI::ParseError& error) {
     std::exit(app.exit(error) == 0 ? 0 : 2);

@@ -58,6 +58,7 @@ struct Options {
   Layout layout = Layout::Replicated;
   bool captured = false;  ///< replay a graph of one step
   std::size_t bucket_bytes = std::size_t{1} << 20U;
+  bool owned_buckets = true;  ///< each bucket is one allocation, of which the gradients are parts
   std::string text = "/usr/share/common-licenses/GPL-3";
   std::size_t evaluation_windows = 48;  ///< at most
 

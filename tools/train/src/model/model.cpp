@@ -25,13 +25,19 @@ Model<Backend>::Model(Device<Backend> device, const ModelShape& shape, const Sta
     for (const Parameter& parameter : list_.all()) {
       parameters_.push_back(device_.floats(parameter.elements));
       weights_.push_back(has_copies() ? device_.activations(parameter.elements) : parameters_.back());
-      gradients_.push_back(device_.floats(parameter.elements));
     }
   });
   for (std::size_t i = 0; i < batches; ++i)
     batches_.push_back(
         {device_.floats(rows_), device_.floats(rows_), device_.floats(rows_), device_.floats(runs_ + 1)});
   for (std::size_t i = 0; i < slots; ++i) slots_.push_back(make_activations(device_, shape, stage, samples));
+}
+
+template <class Backend>
+void Model<Backend>::allocate_gradients() {
+  device_.client().memory_persistent_allocation([&] {
+    for (const Parameter& parameter : list_.all()) gradients_.push_back(device_.floats(parameter.elements));
+  });
 }
 
 template <class Backend>

@@ -23,9 +23,9 @@ class Model {
   /// Called when the last kernel that computes the gradient of parameter `index` has been queued.
   using GradientReady = std::function<void(std::size_t index)>;
 
-  /// Allocates all memory. The parameters are undefined until set_parameter() was called for each. `samples`: of a
-  /// micro-batch. `batches`: number of micro-batches of a step. `slots`: number of those whose activations are kept at
-  /// the same time.
+  /// Allocates all memory but that of the gradients. The parameters are undefined until set_parameter() was called for
+  /// each. `samples`: of a micro-batch. `batches`: number of micro-batches of a step. `slots`: number of those whose
+  /// activations are kept at the same time.
   Model(Device<Backend> device, const ModelShape& shape, const Stage& stage, std::size_t samples, std::size_t batches,
         std::size_t slots);
 
@@ -37,6 +37,10 @@ class Model {
   /// The parameters as the kernels read them: the same memory, or copies rounded to the type of activations.
   [[nodiscard]] const std::vector<cox::Handle>& weights() const { return weights_; }
   [[nodiscard]] bool has_copies() const { return device_.precision() != Precision::Float32; }
+  /// Sets the memory of the gradients, in the order of list(). To be called once, before backward().
+  void set_gradients(std::vector<cox::Handle> gradients) { gradients_ = std::move(gradients); }
+  /// The same, with an allocation for each gradient.
+  void allocate_gradients();
   /// The gradients, in floats.
   [[nodiscard]] const std::vector<cox::Handle>& gradients() const { return gradients_; }
   /// Rows of a micro-batch: samples * context.
