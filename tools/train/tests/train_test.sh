@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs cox-train and checks what it did. usage: train_test.sh PROGRAM KIND:COUNT CASE [ARGUMENT...]
-# KIND:COUNT: the devices that may be used, such as host:4 or cuda:2. A case with more than one device is skipped if
-# there is only one. Runs are compared by the file of --losses, which has each loss exactly to the bit, and by the
+# KIND:COUNT: the devices that may be used, such as host:4 or cuda:2; cuda:all: every GPU. A case with more than one
+# device is skipped if there is only one, or none. Runs are compared by the file of --losses, which has each loss exactly to the bit, and by the
 # checksums of the parameters.
 set -euo pipefail
 
@@ -10,6 +10,13 @@ kind=${2%%:*}
 available=${2##*:}
 scenario=$3
 shift 3
+if [[ $available == all ]]; then
+  available=$({ nvidia-smi -L 2>/dev/null || true; } | grep -c '^GPU' || true)
+  if ((available == 0)); then
+    echo "skipped: needs a GPU"
+    exit 0
+  fi
+fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
