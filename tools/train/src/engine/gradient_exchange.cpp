@@ -79,6 +79,12 @@ class BucketExchange final : public GradientExchange {
   std::optional<cox::Future<void>> finish(bool /*capturing*/) override { return buckets_.finish(); }
   void updated() override {}
   [[nodiscard]] std::vector<Slice> slices() const override { return whole_parameters(model_); }
+  [[nodiscard]] std::vector<GradientBlock> blocks() const override {
+    std::vector<GradientBlock> blocks;
+    for (std::size_t bucket = 0; own_memory_ && bucket < buckets_.plan().buckets(); ++bucket)
+      blocks.push_back({buckets_.buffer(bucket), buckets_.plan().bucket_size(bucket) / sizeof(float)});
+    return blocks;
+  }
 
  private:
   const Model<Backend>& model_;
@@ -154,6 +160,11 @@ class ReduceExchange final : public PlannedExchange<Backend> {
     model.set_gradients(std::move(gradients));
   }
   [[nodiscard]] std::vector<Slice> slices() const override { return whole_parameters(this->model()); }
+  [[nodiscard]] std::vector<GradientBlock> blocks() const override {
+    std::vector<GradientBlock> blocks;
+    for (const cox::Handle& buffer : buffers_) blocks.push_back({buffer, buffer.size() / sizeof(float)});
+    return blocks;
+  }
 
  private:
   void exchange(std::size_t bucket) override {

@@ -33,6 +33,8 @@ class GradientExchange {
   virtual void updated() = 0;
   /// What this device updates. The gradients are valid after finish(), in stream order.
   [[nodiscard]] virtual std::vector<Slice> slices() const = 0;
+  /// The memory of the gradients of slices() if several share an allocation, else nothing.
+  [[nodiscard]] virtual std::vector<GradientBlock> blocks() const { return {}; }
 };
 
 /// `Replicated`: by GradientBuckets, or for a captured step by all_reduce operations of the same buckets. `Sharded`: by

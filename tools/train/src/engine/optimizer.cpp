@@ -10,25 +10,32 @@ namespace train {
 namespace {
 
 // Number of sums of squares: each is that of square_sum_elements elements.
-std::size_t square_count(const Slice& slice) {
-  return (slice.elements + square_sum_elements - 1) / square_sum_elements;
+std::size_t square_count(const GradientBlock& block) {
+  return (block.elements + square_sum_elements - 1) / square_sum_elements;
 }
-std::size_t square_count(const std::vector<Slice>& slices) {
+std::size_t square_count(const std::vector<GradientBlock>& blocks) {
   std::size_t count = 0;
-  for (const Slice& slice : slices) count += square_count(slice);
+  for (const GradientBlock& block : blocks) count += square_count(block);
   return count;
+}
+
+std::vector<GradientBlock> blocks_or(std::vector<GradientBlock> blocks, const std::vector<Slice>& slices) {
+  if (blocks.empty())
+    for (const Slice& slice : slices) blocks.push_back({slice.gradient, slice.elements});
+  return blocks;
 }
 
 }  // namespace
 
 template <class Backend>
 Optimizer<Backend>::Optimizer(Device<Backend> device, std::vector<Slice> slices, const OptimizerOptions& options,
-                              std::optional<cox::CommunicationId> norm_ranks)
+                              std::optional<cox::CommunicationId> norm_ranks, std::vector<GradientBlock> blocks)
     : device_(std::move(device)),
       slices_(std::move(slices)),
+      blocks_(blocks_or(std::move(blocks), slices_)),
       options_(options),
       norm_ranks_(std::move(norm_ranks)),
-      squares_(device_.floats(square_count(slices_))),
+      squares_(device_.floats(square_count(blocks_))),
       square_norm_(device_.floats(1)),
       factor_(device_.floats(1)),
       schedule_(device_.floats(3)) {
@@ -38,10 +45,10 @@ Optimizer<Backend>::Optimizer(Device<Backend> device, std::vector<Slice> slices,
       second_.push_back(device_.client().create(cox::Bytes::zeroed(slice.elements * sizeof(float))));
     }
   });
-  const std::size_t count = square_count(slices_);
+  const std::size_t count = square_count(blocks_);
   std::size_t first = 0;
-  for (const Slice& slice : slices_) {
-    const std::size_t end = first + square_count(slice);
+  for (const GradientBlock& block : blocks_) {
+    const std::size_t end = first + square_count(block);
     square_.push_back(squares_.offset_start(first * sizeof(float)).offset_end((count - end) * sizeof(float)));
     first = end;
   }
@@ -59,10 +66,10 @@ void Optimizer<Backend>::set_step(std::size_t step, std::size_t steps) {
 
 template <class Backend>
 void Optimizer<Backend>::update() {
-  for (std::size_t i = 0; i < slices_.size(); ++i)
-    device_.launch(KernelId::SquareSum, {.columns = slices_[i].elements},
-                   Launch().out(square_[i]).in(slices_[i].gradient).size(slices_[i].elements));
-  device_.launch(KernelId::Total, {}, Launch().out(square_norm_).in(squares_).size(square_count(slices_)));
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    device_.launch(KernelId::SquareSum, {.columns = blocks_[i].elements},
+                   Launch().out(square_[i]).in(blocks_[i].memory).size(blocks_[i].elements));
+  device_.launch(KernelId::Total, {}, Launch().out(square_norm_).in(squares_).size(square_count(blocks_)));
   if (norm_ranks_) device_.client().all_reduce(square_norm_, square_norm_, cox::ElementType::F32, *norm_ranks_);
   device_.launch(KernelId::ClipFactor, {}, Launch().out(factor_).in(square_norm_).number(options_.clip));
   for (std::size_t i = 0; i < slices_.size(); ++i) {

@@ -22,14 +22,21 @@ struct Slice {
   bool decays = false;
 };
 
+/// Memory with gradients, floats, of which the norm is computed.
+struct GradientBlock {
+  cox::Handle memory;
+  std::size_t elements = 0;  ///< what is between gradients is zero
+};
+
 /// AdamW with clipping by the norm of all gradients. All calls queue work and return.
 template <class Backend>
 class Optimizer {
  public:
   /// The moments begin with zeros. `norm_ranks`: the devices whose slices together are the model, if this device has
-  /// only some of them; the norm is then summed over these devices.
+  /// only some of them; the norm is then summed over these devices. `blocks`: where the gradients of all slices are; by
+  /// default each is a block. Fewer blocks are fewer kernels.
   Optimizer(Device<Backend> device, std::vector<Slice> slices, const OptimizerOptions& options,
-            std::optional<cox::CommunicationId> norm_ranks);
+            std::optional<cox::CommunicationId> norm_ranks, std::vector<GradientBlock> blocks = {});
 
   /// The first and second moments of each slice.
   [[nodiscard]] const std::vector<cox::Handle>& first_moments() const { return first_; }
@@ -43,11 +50,12 @@ class Optimizer {
  private:
   Device<Backend> device_;
   std::vector<Slice> slices_;
+  std::vector<GradientBlock> blocks_;
   OptimizerOptions options_;
   std::optional<cox::CommunicationId> norm_ranks_;
   std::vector<cox::Handle> first_;
   std::vector<cox::Handle> second_;
-  cox::Handle squares_;              // of each slice, sums of the squares of its gradient
+  cox::Handle squares_;              // of each block, sums of the squares of its elements
   std::vector<cox::Handle> square_;  // views of squares_
   cox::Handle square_norm_;
   cox::Handle factor_;

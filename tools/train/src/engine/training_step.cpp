@@ -18,7 +18,8 @@ TrainingStep<Backend>::TrainingStep(const Job& job, const Device<Backend>& devic
              job.pipeline() ? job.options.micro_batches : 1),
       exchange_(make_gradient_exchange(device_, model_, job.ranks, job.options)),
       optimizer_(device_, exchange_->slices(), job.options.optimizer,
-                 job.options.layout == Layout::Replicated ? std::nullopt : std::optional(job.ranks)),
+                 job.options.layout == Layout::Replicated ? std::nullopt : std::optional(job.ranks),
+                 exchange_->blocks()),
       loss_(device_.floats(1)),
       mean_loss_(device_.floats(1)) {}
 
