@@ -6,6 +6,7 @@ import numpy as np
 
 GOLDEN = 0x9E3779B97F4A7C15
 MASK = 2**64 - 1
+BLOCK = 2**16  # numbers that are computed at once
 
 
 def mixed(x):
@@ -24,11 +25,15 @@ def normal(seed, name, count):
     state = mixed((seed + GOLDEN) & MASK)
     for byte in name.encode():
         state = mixed(state ^ byte)
-    # A call of next() adds a constant to the state, so all states are known at once.
-    steps = np.arange(1, 2 * count + 1, dtype=np.uint64) * np.uint64(GOLDEN)
-    uniform = ((mixed(steps + np.uint64(state)) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
-    radius = np.sqrt(-2.0 * np.log(uniform[0::2]))
-    return (radius * np.cos(6.283185307179586 * uniform[1::2])).astype(np.float32)
+    result = np.empty(count, dtype=np.float32)
+    for begin in range(0, count, BLOCK):
+        # A call of next() adds a constant to the state, so all states are known at once.
+        calls = np.arange(2 * begin + 1, 2 * min(begin + BLOCK, count) + 1, dtype=np.uint64)
+        states = calls * np.uint64(GOLDEN) + np.uint64(state)
+        uniform = ((mixed(states) >> np.uint64(11)).astype(np.float64) + 1.0) * 2.0**-53
+        radius = np.sqrt(-2.0 * np.log(uniform[0::2]))
+        result[begin : begin + BLOCK] = radius * np.cos(6.283185307179586 * uniform[1::2])
+    return result
 
 
 class Text:

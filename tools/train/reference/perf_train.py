@@ -62,6 +62,17 @@ class Failure(Exception):
     """A run has no result."""
 
 
+def as_words(options):
+    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
+
+
+def reason(log):
+    """The line of a failed run that says most."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in lines if "--help" not in line] or [""]
+    return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1])[:200]
+
+
 def wait(processes, seconds):
     """Waits for all, and ends those that are still there afterwards."""
     end = time.monotonic() + seconds
@@ -94,47 +105,17 @@ class Bench:
 
     def command(self, contender, devices, result):
         options = self.options
-        shape = [word for name, value in options.shape.items() for word in (f"--{name}", str(value))]
+        both = {**options.shape, "type": options.type, "text": options.text, "json": result}
         if contender.program == "cox-train":
-            kind = "host" if options.dry else "cuda"
-            steps = ["--steps", str(options.warm_up + options.steps), "--warm-up", "1", "--type", options.type]
-            return [
-                options.program,
-                "--devices",
-                f"{kind}:{devices}",
-                *shape,
-                *steps,
-                "--rate",
-                "3e-4",
-                "--last-rate",
-                "3e-4",
-                "--text",
-                options.text,
-                "--log-every",
-                "0",
-                "--evaluate",
-                "0",
-                "--json",
-                str(result),
-                *contender.arguments,
-            ]
+            both |= {"devices": f"{'host' if options.dry else 'cuda'}:{devices}"}
+            both |= {"steps": options.warm_up + options.steps, "warm-up": 1, "rate": 3e-4, "last-rate": 3e-4}
+            both |= {"bucket-kib": options.bucket_kib, "evaluate": 0, "log-every": 0, "restarts": 0}
+            return [options.program, *as_words(both), *contender.arguments]
         launcher = [sys.executable]
         if devices > 1:
             launcher += ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(devices)]
-        steps = ["--steps", str(options.steps), "--warm-up", str(options.warm_up), "--type", options.type]
-        return [
-            *launcher,
-            str(FOLDER / "ddp_step.py"),
-            *shape,
-            *steps,
-            "--text",
-            options.text,
-            "--json",
-            str(result),
-            "--device",
-            "cpu" if options.dry else "cuda",
-            *contender.arguments,
-        ]
+        both |= {"steps": options.steps, "warm-up": options.warm_up, "device": "cpu" if options.dry else "cuda"}
+        return [*launcher, str(FOLDER / "ddp_step.py"), *as_words(both), *contender.arguments]
 
     def start(self, contender, devices, only_gpu=None):
         """Returns the process, its log and its result's file. `only_gpu`: the one that it may use."""
@@ -165,11 +146,7 @@ class Bench:
         for process, log, result in runs:
             # 1: cox-train's loss did not fall in so few steps.
             if process.returncode not in (0, 1) or not result.exists():
-                lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-                said = next(
-                    (line for line in reversed(lines) if "Error" in line or "error" in line), (lines or [""])[-1]
-                )
-                raise Failure(f"exit code {process.returncode}: {said.strip()[:200]}")
+                raise Failure(f"exit code {process.returncode}: {reason(log)}")
         measured = [self.read(contender, result) for _, _, result in runs]
         return {**measured[0], "steps_ms": [ms for one in measured for ms in one["steps_ms"]]}
 
@@ -330,6 +307,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=30, help="measured steps of a run")
     parser.add_argument("--warm-up", type=int, default=10, help="steps before those")
+    parser.add_argument("--bucket-kib", type=int, default=25600, help="of cox-train's buckets; DDP's have 25 MiB, too")
     parser.add_argument("--limit", type=float, default=150, help="seconds for one run")
     parser.add_argument("--budget", type=float, default=3600, help="seconds after which no run is started")
     parser.add_argument(
