@@ -41,6 +41,7 @@ PERMUTATIONS = 4
 # Given to both programs under the same name.
 SHARED = (
     "steps",
+    "stop_after",
     "micro_batches",
     "text",
     "seed",

@@ -75,7 +75,7 @@ def train(options, rules):
         return sdpa_kernel(SDPBackend.MATH) if options.type == "fp32" else torch.autocast(device.type, torch.bfloat16)
 
     losses = []
-    for step in range(1, options.steps + 1):
+    for step in range(1, min(options.stop_after or options.steps, options.steps) + 1):
         for p in model.parameters():
             p.grad = None
         loss = torch.zeros((), device=device)
@@ -118,6 +118,7 @@ def parser():
     result.add_argument("--device", default="cpu", help="cpu or cuda")
     result.add_argument("--type", choices=("fp32", "bf16"), default="fp32")
     result.add_argument("--steps", type=int, default=200)
+    result.add_argument("--stop-after", type=int, default=0, help="end after this step; 0: after the last one")
     result.add_argument("--batch", type=int, default=16, help="samples of a step, on all devices together")
     result.add_argument("--micro-batches", type=int, default=1)
     result.add_argument("--text", default="/usr/share/common-licenses/GPL-3")

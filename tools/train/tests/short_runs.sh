@@ -11,7 +11,7 @@ model=(--devices host:2 --steps 16 --layers 2 --heads 2 --width 32 --context 16 
 
 run() { # LAYOUT ARGUMENT...
   local kind
-  for kind in kernel thread shutdown; do
+  for kind in kernel memory thread shutdown; do
     rm -rf saved
     "${command[@]}" "${model[@]}" "${@:2}" --checkpoint saved --every 5 --fault "$kind@12" --timeout 20s >out 2>&1 || {
       echo "FAILED: $1 with a failure ($kind): exit code $?"
