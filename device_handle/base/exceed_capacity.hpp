@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
+
 namespace cox::detail {
 
 /// While an object of this class exists, submissions of its thread do not wait for room in a device's queue: they
@@ -17,7 +19,7 @@ class ExceedCapacity {
   [[nodiscard]] static bool active() noexcept { return count_ != 0; }
 
  private:
-  static inline constinit thread_local unsigned count_ = 0;
+  COX_VISIBILITY_DEFAULT static inline constinit thread_local unsigned count_ = 0;
 };
 
 }  // namespace cox::detail

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
+
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -41,7 +43,7 @@ struct ThreadStream {
   bool known = false;  // false until a scope is entered or the thread has allocated an id of its own
 };
 
-inline ThreadStream& thread_stream() noexcept {
+COX_VISIBILITY_DEFAULT inline ThreadStream& thread_stream() noexcept {
   static constinit thread_local ThreadStream stream;
   return stream;
 }

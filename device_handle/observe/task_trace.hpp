@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/device_handle/queue/platform.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
 
@@ -40,8 +41,8 @@ struct TaskTracer {
 };
 
 namespace detail {
-inline constinit std::atomic<const TaskTracer*> task_tracer{nullptr};
-inline constinit std::atomic<std::uint64_t> task_tracers_set{0};
+COX_VISIBILITY_DEFAULT inline constinit std::atomic<const TaskTracer*> task_tracer{nullptr};
+COX_VISIBILITY_DEFAULT inline constinit std::atomic<std::uint64_t> task_tracers_set{0};
 void name_traced_operation(const char* name) noexcept;
 }  // namespace detail
 

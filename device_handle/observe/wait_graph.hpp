@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
+
 #include <utility>
 #include <vector>
 
@@ -46,7 +48,7 @@ class HeldNode {
 
  private:
   friend class WaitScope;
-  static inline constinit thread_local HeldNode* innermost_ = nullptr;
+  COX_VISIBILITY_DEFAULT static inline constinit thread_local HeldNode* innermost_ = nullptr;
   WaitNode& node_;
   HeldNode* const outer_;
 };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
+
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -10,7 +12,7 @@ namespace cox {
 /// Any thread allocates; only the device thread recycles. The order of free blocks does not matter, so they are kept in
 /// a moodycamel queue. Keeps at most `retained_limit` free blocks, and `resting_limit` after trim(). No function
 /// blocks.
-class BlockPool {
+class COX_VISIBILITY_DEFAULT BlockPool {
  public:
   static constexpr std::size_t block_bytes = 65 * 64;  ///< one cache line of header and 64 of cells
   static constexpr std::size_t block_alignment = 64;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/device_handle/queue/mailbox.hpp>
 
 #include <array>
@@ -36,7 +37,7 @@ class ClientLanes {
 
   static Mailbox::Lane& acquire(Mailbox& mailbox);
 
-  static inline constinit thread_local std::array<Cached, 16> cache_{};
+  COX_VISIBILITY_DEFAULT static inline constinit thread_local std::array<Cached, 16> cache_{};
 };
 
 }  // namespace cox

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/device_handle/queue/asymmetric_fence.hpp>
 #include <coxswain/device_handle/queue/block_pool.hpp>
 
@@ -25,11 +26,12 @@ struct StampClock {
   std::atomic<bool> device_threads_read_tsc{false};
 };
 
-inline constinit StampClock stamp_clock{};
+COX_VISIBILITY_DEFAULT inline constinit StampClock stamp_clock{};
 /// Starts above any value that the time-stamp counter reaches in years, so that stamps of this counter are larger than
 /// all stamps of the time-stamp counter.
-inline constinit std::atomic<std::uint64_t> stamp_counter{std::uint64_t{1} << 60};
-inline constinit std::atomic<bool> timing_requested{false};  // relaxed: threads may see it late
+COX_VISIBILITY_DEFAULT inline constinit std::atomic<std::uint64_t> stamp_counter{std::uint64_t{1} << 60};
+/// relaxed: threads may see it late.
+COX_VISIBILITY_DEFAULT inline constinit std::atomic<bool> timing_requested{false};
 
 /// A store-load fence without std::atomic_thread_fence, which ThreadSanitizer does not model.
 inline void full_fence() noexcept {
@@ -46,7 +48,7 @@ struct MembarrierMachine {
   static void drain_stores() noexcept;
 };
 
-inline constinit AsymmetricFence<MembarrierMachine> asymmetric_fence{};
+COX_VISIBILITY_DEFAULT inline constinit AsymmetricFence<MembarrierMachine> asymmetric_fence{};
 
 /// Stops using the time-stamp counter, for good. Any thread, idempotent. Does not block, unless the kernel refuses
 /// membarrier for the first time.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/visibility.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -105,7 +106,7 @@ constexpr TaskOps make_task_ops() noexcept {
 }  // namespace detail
 
 template <Task T>
-inline constexpr TaskOps task_ops = detail::make_task_ops<T>();
+COX_VISIBILITY_DEFAULT inline constexpr TaskOps task_ops = detail::make_task_ops<T>();
 
 /// Builds the task that `make()` returns at `object`, which is memory for a task of its type. If `make` throws, calls
 /// `undo()` and rethrows.
@@ -123,7 +124,7 @@ void build_task(void* object, Make& make, Undo&& undo) {
 /// A task in separately allocated memory: a block of `Pool`, or heap memory if it is larger or more strictly aligned
 /// than a block. The device thread runs it and frees the memory.
 template <class Pool>
-class BoxedTask {
+class COX_VISIBILITY_DEFAULT BoxedTask {
  public:
   /// Boxes the task that `make()` returns. Throws what `make` throws, and std::bad_alloc.
   template <TaskMaker Make>

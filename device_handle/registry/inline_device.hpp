@@ -5,6 +5,7 @@
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
 #include <coxswain/device_handle/service/device_base.hpp>
@@ -128,7 +129,7 @@ class InlineDevice final : public DeviceBase {
 
   InlineDevice(DeviceId device, Stage stage);
 
-  [[nodiscard]] static const void* this_thread() noexcept {
+  COX_VISIBILITY_DEFAULT [[nodiscard]] static const void* this_thread() noexcept {
     static constinit thread_local char mark = 0;
     return &mark;
   }
@@ -143,7 +144,8 @@ class InlineDevice final : public DeviceBase {
   }
   [[noreturn]] void throw_closed() const;
 
-  static inline constinit thread_local InlineDevice* current_ = nullptr;  // innermost device that this thread is in
+  // The innermost device that the calling thread is in.
+  COX_VISIBILITY_DEFAULT static inline constinit thread_local InlineDevice* current_ = nullptr;
 
   NoBlockPool no_pool_;
   std::mutex mutex_;

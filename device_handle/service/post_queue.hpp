@@ -3,6 +3,7 @@
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/unique_function.hpp>
+#include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/device_handle/queue/adaptive_mutex.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
 
@@ -98,7 +99,7 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
   void call(Call& function) const noexcept;
 
   // The queue for which the calling thread suppresses notifications, because it will run the calls itself.
-  static inline constinit thread_local const PostQueue* suppressed_ = nullptr;
+  COX_VISIBILITY_DEFAULT static inline constinit thread_local const PostQueue* suppressed_ = nullptr;
 
   const DeviceId device_;
   std::function<void()> on_notify_;  // device thread; empty: closed

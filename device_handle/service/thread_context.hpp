@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/stage.hpp>
+#include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
 
 #include <algorithm>
@@ -117,7 +118,7 @@ class ThreadContext : public std::enable_shared_from_this<ThreadContext> {
     if (IdlePoll* const poll = std::exchange(between_.idle, nullptr)) poll->end();
   }
 
-  static inline constinit thread_local ThreadContext* current_ = nullptr;
+  COX_VISIBILITY_DEFAULT static inline constinit thread_local ThreadContext* current_ = nullptr;
 
   const DeviceId device_;
   const Stage stage_;

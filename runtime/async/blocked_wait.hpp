@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/visibility.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -42,7 +43,7 @@ class BlockedWait {
   [[nodiscard]] static DeviceId device_of(std::uint32_t key) noexcept {
     return {.type = static_cast<std::uint16_t>((key - 1) >> 16U), .index = static_cast<std::uint16_t>(key - 1)};
   }
-  [[nodiscard]] static Slot& slot() noexcept {
+  COX_VISIBILITY_DEFAULT [[nodiscard]] static Slot& slot() noexcept {
     thread_local Slot* own = nullptr;
     if (own == nullptr) own = &enroll();
     return *own;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
+
 #include <atomic>
 #include <compare>
 #include <cstdint>
@@ -7,9 +9,9 @@
 namespace cox {
 
 /// An id that is unique in the process within its kind, so that a device or stream recognises an id that was given out
-/// by another one. `Kind` makes ids of different kinds different types.
+/// by another one. `Kind` makes ids of different kinds different types; it is declared COX_VISIBILITY_DEFAULT.
 template <class Kind>
-struct UniqueId {
+struct COX_VISIBILITY_DEFAULT UniqueId {
   std::uint64_t value = 0;
 
   friend constexpr auto operator<=>(UniqueId, UniqueId) = default;

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/runtime/base/unique_id.hpp>
 
 namespace cox {
 
+struct COX_VISIBILITY_DEFAULT GraphKind {};
+
 /// Identifies one captured graph of a server.
-using GraphId = UniqueId<struct GraphKind>;
+using GraphId = UniqueId<GraphKind>;
 
 }  // namespace cox

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/runtime/error/log_level.hpp>
 
 #include <array>
@@ -55,7 +56,7 @@ void set_level(LogSubsystem subsystem, LogLevel level) noexcept;
 [[nodiscard]] bool enabled(LogSubsystem subsystem, LogLevel level) noexcept;
 
 namespace detail {
-inline constinit std::array<std::atomic<LogLevel>, log_subsystem_count> levels{
+COX_VISIBILITY_DEFAULT inline constinit std::array<std::atomic<LogLevel>, log_subsystem_count> levels{
     LogLevel::Off, LogLevel::Off, LogLevel::Off, LogLevel::Off, LogLevel::Off, LogLevel::Off};
 void emit(LogSubsystem subsystem, LogLevel level, const std::string& message) noexcept;
 }  // namespace detail

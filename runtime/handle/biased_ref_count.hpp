@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/device_handle/queue/platform.hpp>
 
 #include <atomic>
@@ -90,8 +91,8 @@ class BiasedRefCount {
   }
 
   // Number of the calling thread. Unique, unless 2^32 numbers have been assigned since.
-  static inline constinit thread_local std::uint32_t this_thread_ = without_number;
-  static inline std::atomic<std::uint32_t> numbers_{0};
+  COX_VISIBILITY_DEFAULT static inline constinit thread_local std::uint32_t this_thread_ = without_number;
+  COX_VISIBILITY_DEFAULT static inline std::atomic<std::uint32_t> numbers_{0};
 
   std::atomic<std::uint32_t> owner_{no_owner};
   std::atomic<std::uint16_t> owned_{0};  // while there is an owner, only the owner writes it

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
+
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -73,7 +75,7 @@ class RecycledMemory {
   }
   static void begin() noexcept;
 
-  static constinit thread_local ThreadCache cache_;
+  COX_VISIBILITY_DEFAULT static constinit thread_local ThreadCache cache_;
 };
 
 /// Standard allocator: single objects come from RecycledMemory, arrays from std::allocator.

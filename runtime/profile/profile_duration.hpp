@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/runtime/async/future.hpp>
 #include <coxswain/runtime/base/unique_id.hpp>
 
@@ -12,8 +13,10 @@
 
 namespace cox {
 
+struct COX_VISIBILITY_DEFAULT ProfileKind {};
+
 /// Identifies one open profile of a stream.
-using ProfilingToken = UniqueId<struct ProfileKind>;
+using ProfilingToken = UniqueId<ProfileKind>;
 
 /// Where failures of profiled work are reported. In both cases the duration of the profile fails with the first
 /// failure.

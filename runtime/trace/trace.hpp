@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/device_handle/observe/task_trace.hpp>
 #include <coxswain/runtime/trace/recording.hpp>
 #include <coxswain/runtime/trace/trace_event.hpp>
@@ -41,7 +42,7 @@ void start(const Options& options = {});
 [[nodiscard]] const char* intern(std::string_view text);
 
 namespace detail {
-inline constinit std::atomic<bool> enabled{false};
+COX_VISIBILITY_DEFAULT inline constinit std::atomic<bool> enabled{false};
 void append(const Event& event) noexcept;
 }  // namespace detail
 

@@ -21,6 +21,14 @@ add_test(NAME "install: a __global__ function of the consumer is launched"
   COMMAND sh -c "if [ -x '${consumer}/kernel_consumer' ]; then exec '${consumer}/kernel_consumer'; fi; echo 'skipped: needs nvcc'")
 set_tests_properties("install: a __global__ function of the consumer is launched" PROPERTIES
   FIXTURES_REQUIRED consumer LABELS gpu SKIP_REGULAR_EXPRESSION "skipped: needs")
+add_test(NAME "install: a consumer that hides its symbols runs" COMMAND "${consumer}/hidden_consumer")
+set_tests_properties("install: a consumer that hides its symbols runs" PROPERTIES FIXTURES_REQUIRED consumer TIMEOUT 120)
+if(BUILD_SHARED_LIBS)
+  add_test(NAME "install: a consumer that hides its symbols has no copy of the library's state"
+    COMMAND "${PROJECT_SOURCE_DIR}/tools/checks/shared_state" "${consumer}/hidden_consumer")
+  set_tests_properties("install: a consumer that hides its symbols has no copy of the library's state" PROPERTIES
+    FIXTURES_REQUIRED consumer)
+endif()
 set_tests_properties("install: clean prefix" PROPERTIES FIXTURES_SETUP clean_prefix)
 set_tests_properties("install: into the prefix" PROPERTIES
   FIXTURES_REQUIRED clean_prefix FIXTURES_SETUP installed_tree TIMEOUT 120)
