@@ -168,11 +168,12 @@ class GradientBuckets {
   /// future that is ready when the buckets that have been submitted are reduced; it throws their failures as that of
   /// finish() does.
   ///
-  /// For a step that cannot be finished, and after the future of a step has thrown. The ranks must have submitted the
-  /// same buckets: otherwise later buckets of one rank are summed with earlier ones of another, without an error. If
-  /// they may have stopped at different ones, abort the communicator (abort_collective) before, and open it again
-  /// (ensure_init_collective) after all ranks have called reset(). Throws what ComputeClient::sync and write throw:
-  /// memory may then not have been cleared, and reset() can be called again.
+  /// For a step that cannot be finished, and after the future of a step has thrown. Call it on every rank, or on none:
+  /// a bucket is reduced only if all ranks are at the same bucket and have finished equally many steps since the last
+  /// reset(), or since they were created. Otherwise the reduction fails on all ranks with CollectiveError Mismatch,
+  /// which names both steps and buckets. If the ranks may have stopped at different buckets, abort the communicator
+  /// (abort_collective) before, and open it again (ensure_init_collective) after all ranks have called reset(). Throws
+  /// what ComputeClient::sync and write throw: memory may then not have been cleared, and reset() can be called again.
   [[nodiscard]] Future<void> reset(Site site = Site::current()) {
     const std::lock_guard lock(mutex_);
     report_to_caller(site);
@@ -262,18 +263,16 @@ class GradientBuckets {
 
   void reduce(std::size_t bucket, const Site& site) {
     const auto members = plan_.members(bucket);
-    if (own_memory_) {
-      client_.all_reduce(buffers_[bucket], buffers_[bucket], gradients_[members.front()].type, devices_, operation_,
-                         site);
-    } else {
-      client_.collective_group(
-          devices_,
-          [&](CollectiveGroup& group) {
-            for (const std::size_t index : members)
-              group.all_reduce(*added_[index], *added_[index], gradients_[index].type, operation_);
-          },
-          site);
-    }
+    client_.collective_group(
+        devices_,
+        [&](CollectiveGroup& group) {
+          group.tag({.step = step_, .part = static_cast<std::uint32_t>(bucket)});
+          if (own_memory_)
+            return group.all_reduce(buffers_[bucket], buffers_[bucket], gradients_[members.front()].type, operation_);
+          for (const std::size_t index : members)
+            group.all_reduce(*added_[index], *added_[index], gradients_[index].type, operation_);
+        },
+        site);
     for (const std::size_t index : members) added_[index].reset();
   }
 
@@ -283,6 +282,7 @@ class GradientBuckets {
     if (after == AfterStep::Clear) clear(site);
     client_.end_failure_reports(site);
     callers_.clear();
+    step_ = after == AfterStep::Clear ? 0 : step_ + 1;
     next_ = 0;
     missing_ = missing_of(plan_);
     added_.assign(added_.size(), std::nullopt);
@@ -315,6 +315,7 @@ class GradientBuckets {
   std::vector<std::optional<Handle>> added_;
   std::vector<std::size_t> missing_;  // by bucket: number of gradients that have not been added
   std::size_t next_ = 0;              // the first bucket that has not been submitted
+  std::uint32_t step_ = 0;            // steps finished since the last reset(); the tag of a reduction, with the bucket
   std::vector<StreamId> callers_;     // streams that called add() or finish() in this step
 };
 

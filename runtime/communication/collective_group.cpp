@@ -120,6 +120,7 @@ void CollectiveGroup::add_transfer(CollectiveOperation operation, Binding memory
 void CollectiveGroup::append(CollectiveCall call) {
   if (!calls_.empty() && (is_transfer(call.request.operation) || is_transfer(calls_.front().request.operation)))
     refuse(call.request, "a transfer cannot be part of a group");
+  call.request.tag = tag_;
   calls_.push_back(std::move(call));
 }
 

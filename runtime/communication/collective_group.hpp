@@ -50,6 +50,11 @@ class CollectiveGroup {
   /// is queued later on the stream does not wait for it, except after ComputeClient::sync_collective().
   void barrier();
 
+  /// Operations that are added from now on have this tag, which all ranks must have set equally: otherwise they fail
+  /// with CollectiveError Mismatch, which names both tags. It finds ranks that are not at the same operation of their
+  /// program although the operations themselves do not differ, such as reductions of equal size.
+  void tag(const CollectiveTag& tag) noexcept { tag_ = tag; }
+
   // Transfers between two devices. A transfer must be the only operation of its group.
 
   void send(const Handle& source, ElementType type, DeviceId to);
@@ -74,6 +79,7 @@ class CollectiveGroup {
   CommunicationId devices_;
   std::size_t rank_;
   Caller caller_;
+  CollectiveTag tag_;
   CollectiveCallList calls_;
 };
 

@@ -20,6 +20,8 @@ std::string differs(std::string_view argument, const CollectiveRequest& first, c
 
 }  // namespace
 
+std::string to_string(const CollectiveTag& tag) { return fmt::format("part {} of step {}", tag.part, tag.step); }
+
 std::string to_string(const CollectiveRequest& request) {
   const CollectiveOperationFacts& facts = facts_of(request.operation);
   std::string text(facts.name);
@@ -38,6 +40,7 @@ std::optional<std::string> mismatch(const CollectiveRequest& first, const Collec
   if (counterparts ? first.operation == other.operation : first.operation != other.operation)
     return fmt::format("the operation is {} at {} and {} at {}", to_string(first.operation), site_of(first),
                        to_string(other.operation), site_of(other));
+  if (!(first.tag == other.tag)) return differs("tag", first, to_string(first.tag), other, to_string(other.tag));
   const CollectiveOperationFacts& facts = facts_of(first.operation);
   if (facts.has_elements && first.count != other.count) return differs("count", first, first.count, other, other.count);
   if (facts.has_elements && first.element_type != other.element_type)

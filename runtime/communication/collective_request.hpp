@@ -7,14 +7,27 @@
 #include <coxswain/runtime/tensor/element_type.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
 namespace cox {
 
+/// Which operation of a program this is, as far as the ranks number them: operations that match must have equal tags.
+/// All zero: not numbered.
+struct CollectiveTag {
+  std::uint32_t step = 0;
+  std::uint32_t part = 0;  ///< of the step
+
+  friend bool operator==(const CollectiveTag&, const CollectiveTag&) = default;
+};
+
+/// "part 2 of step 7".
+[[nodiscard]] std::string to_string(const CollectiveTag& tag);
+
 /// One rank's request for an operation. The requests of all ranks must be equal, with these exceptions: `root` counts
-/// only if the operation has a root, `reduce_operation` only if it reduces, for a Barrier only the operation counts,
-/// and a Send matches a Receive.
+/// only if the operation has a root, `reduce_operation` only if it reduces, for a Barrier only the operation and its
+/// tag count, and a Send matches a Receive.
 struct CollectiveRequest {
   CollectiveOperation operation = CollectiveOperation::AllReduce;
   ElementType element_type = ElementType::F32;
@@ -23,6 +36,7 @@ struct CollectiveRequest {
   std::size_t count = 0;
   ReduceOperation reduce_operation = ReduceOperation::Sum;
   std::size_t root = 0;  ///< A rank; for Send and Receive the other rank.
+  CollectiveTag tag = {};
   Caller caller = {};
 };
 

@@ -85,3 +85,12 @@ TEST_CASE("A request is told in one line with the arguments that it has") {
   CHECK(mentions(reduce, {"reduce (sum) (root 0) of 4 f32 at ", "collective_request_test.cpp:"}));
   CHECK_FALSE(mentions(to_string(asked_here(CollectiveOperation::Barrier)), {"f32"}));
 }
+
+TEST_CASE("Operations with different tags do not go together, and the difference names both tags") {
+  for (const CollectiveOperation operation : {CollectiveOperation::AllReduce, CollectiveOperation::Barrier}) {
+    CHECK(difference(operation, [](CollectiveRequest& other) { other.tag = {}; }).empty());
+    const std::string text =
+        difference(operation, [](CollectiveRequest& other) { other.tag = {.step = 7, .part = 2}; });
+    CHECK(mentions(text, {"tag", "part 0 of step 0", "part 2 of step 7"}));
+  }
+}

@@ -405,3 +405,40 @@ TEMPLATE_TEST_CASE("L12: buckets whose ranks stopped at different places work ag
   f.fleet[0].ensure_init_collective(all);
   f.require_good_step();
 }
+
+TEMPLATE_TEST_CASE("Buckets of which one rank alone was reset are not summed with those of another step", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  Training<TestType> f;
+  f.require_good_step();
+  const CommunicationId all(f.fleet.devices());
+  const auto is_mismatch = [](const std::exception_ptr& failure) {
+    return find_cause<CollectiveError>(failure, Kind::Mismatch) != nullptr;
+  };
+  std::vector<std::exception_ptr> failures;
+
+  SECTION("after a bucket: it would be summed with the next one") {
+    for (std::size_t rank = 0; rank < 2; ++rank) f.compute(rank, 1);
+    REQUIRE_NOTHROW(get_soon(f.buckets[0]->reset()));
+    f.compute(0, 1);  // bucket 0 again, where rank 1 submits bucket 1, of the same size
+    f.compute(1, 0);
+    REQUIRE(is_mismatch(next_failure(f.fleet[1])));
+  }
+  SECTION("after whole steps: it would be summed with a later step") {
+    f.require_good_step();
+    REQUIRE_NOTHROW(get_soon(f.buckets[0]->reset()));
+    f.step();
+    failures = f.finish();
+    for (const std::exception_ptr& failure : failures) REQUIRE(is_mismatch(failure));
+    const std::string text = find_cause<CollectiveError>(failures[0], Kind::Mismatch)->what();
+    CHECK(text.find("part 0 of step 0") != std::string::npos);
+    CHECK(text.find("part 0 of step 2") != std::string::npos);
+  }
+
+  // Recovered as after any step that the ranks have left at different places.
+  f.fleet[0].abort_collective(all, std::make_exception_ptr(std::runtime_error("start again")));
+  static_cast<void>(f.reset());
+  f.fleet.for_each([&](std::size_t, auto& client) { static_cast<void>(next_failure(client)); });
+  f.fleet[0].ensure_init_collective(all);
+  f.require_good_step();
+}
