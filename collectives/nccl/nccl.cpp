@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <source_location>
 
 namespace cox::detail {
 namespace {
@@ -73,7 +74,7 @@ const FoundNccl& find_nccl() {
 const Nccl& nccl() {
   const FoundNccl& found = find_nccl();
   if (found.nccl != nullptr) return *found.nccl;
-  throw CollectiveError(CollectiveError::Kind::Unsupported, found.error);
+  throw CollectiveError(CollectiveError::Kind::Unsupported, found.error, std::source_location());
 }
 
 }  // namespace cox::detail

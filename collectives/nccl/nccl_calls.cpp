@@ -44,7 +44,7 @@ void enqueue(NcclComm comm, std::size_t world_size, const NcclCall& call, void* 
     case Receive: break;
   }
   throw CollectiveError(CollectiveError::Kind::Unsupported,
-                        "NCCL is not used for transfers between GPUs: they are peer copies");
+                        "NCCL is not used for transfers between GPUs: they are peer copies", std::source_location());
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <source_location>
 #include <utility>
 
 namespace cox::detail {
@@ -27,7 +28,8 @@ void CommunicatorSequence::number(CollectiveSubmission& submission) const {
   const std::size_t rank = submission.rank;
   if (rank >= next_.size())
     throw CollectiveError(CollectiveError::Kind::Validation,
-                          fmt::format("{} has no rank {}: it has {} ranks, counted from 0", name_, rank, next_.size()));
+                          fmt::format("{} has no rank {}: it has {} ranks, counted from 0", name_, rank, next_.size()),
+                          std::source_location());
   submission.grant.sequence = next_[rank];
   submission.device = devices_.devices()[rank];
   if (ended() || next_[rank] - first_ < max_ahead_) return;

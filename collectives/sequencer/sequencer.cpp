@@ -36,14 +36,14 @@ std::exception_ptr error(const Make& make) noexcept {
 }
 
 CollectiveError closed(CommunicatorNumber communicator) {
-  return {Kind::Aborted, fmt::format("communicator {} is closed", static_cast<std::uint64_t>(communicator))};
+  return {Kind::Aborted, fmt::format("communicator {} is closed", static_cast<std::uint64_t>(communicator)),
+          std::source_location()};
 }
 
 std::exception_ptr aborted(const CommunicatorSequence& among, const std::exception_ptr& cause) noexcept {
   return error([&] {
     const std::string why = cause ? describe_cause(cause) : "no cause was given";
-    return CollectiveError(Kind::Aborted, among.name() + " was aborted: " + why, std::source_location::current(),
-                           cause);
+    return CollectiveError(Kind::Aborted, among.name() + " was aborted: " + why, std::source_location(), cause);
   });
 }
 
@@ -100,7 +100,8 @@ std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t ran
                                 std::size_t count) {
   for (std::size_t prepared = 0; CollectiveSubmission & each : submissions) {
     if (prepared++ == count) break;
-    if (each.requests.empty()) throw CollectiveError(Kind::Validation, "a submission contains no operation");
+    if (each.requests.empty())
+      throw CollectiveError(Kind::Validation, "a submission contains no operation", std::source_location());
     each.communicator = communicator;
     each.rank = rank;
     each.why = each.failure ? describe_cause(each.failure) : std::string();
@@ -245,7 +246,8 @@ void Sequencer::leave(DeviceId device) {
                           return CollectiveError(
                               Kind::Aborted,
                               fmt::format("{} accepts no submission after operation {}: {} was shut down", among.name(),
-                                          next - 1, device.to_string()));
+                                          next - 1, device.to_string()),
+                              std::source_location());
                         }));
       communicators_->resolve_ready(among, grants);
     });

@@ -43,7 +43,8 @@ class Graph {
     const StreamScope scope(captured.stream);  // L9
     captured.client.device_handle().submit(
         [id = captured.id, called = MembershipEpoch::current(), caller = Caller{captured.stream, site},
-         pending = captured.client.pending_collective()](auto& server) { server.replay(id, called, caller); });
+         pending = captured.client.pending_collective()](auto& server) { server.replay(id, called, caller); },
+        site);
   }
 
  private:
@@ -60,7 +61,7 @@ class Graph {
       try {
         const StreamScope scope(stream);
         client.device_handle().submit(
-            [id = id, caller = Caller{stream, site}](auto& server) { server.graph_destroy(id, caller); });
+            [id = id, caller = Caller{stream, site}](auto& server) { server.graph_destroy(id, caller); }, site);
       } catch (const CallError& error) {
         if (error.kind() != CallError::Kind::Closed && error.kind() != CallError::Kind::Forked) report();
       } catch (...) {

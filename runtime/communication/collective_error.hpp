@@ -34,4 +34,12 @@ class CollectiveError : public Error {
   Kind kind_;
 };
 
+namespace detail {
+
+/// For an error that calls of several ranks share, and so has no line: a copy of it with the line of one of the calls.
+/// Returns `error` itself if it has a line, is no CollectiveError, or no memory is left.
+[[nodiscard]] std::exception_ptr with_site(const std::exception_ptr& error, const std::source_location& site) noexcept;
+
+}  // namespace detail
+
 }  // namespace cox

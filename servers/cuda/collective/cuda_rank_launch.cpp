@@ -198,11 +198,11 @@ void CudaRankLaunch::report_refusal(const std::exception_ptr& error) noexcept {
 }
 
 void CudaRankLaunch::record_rank_failure(const std::exception_ptr& error) noexcept {
-  origin_stream->record_failure_at(error_sequence, error, reports);
+  origin_stream->record_failure_at(error_sequence, with_site(error, site), reports);
 }
 
 void CudaRankLaunch::report_rank_failure(const std::exception_ptr& error) noexcept {
-  origin_stream->report_failure(error);
+  origin_stream->report_failure(with_site(error, site));
   rank->communicator()->report_failure(error);
 }
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <source_location>
 #include <thread>
 #include <utility>
 
@@ -100,8 +101,8 @@ bool CudaRanks::copies_in_flight() const noexcept {
 void CudaRanks::leave(std::uint64_t generation, const std::function<void()>& poll) noexcept {
   std::exception_ptr cause;
   try {
-    cause = std::make_exception_ptr(
-        CollectiveError(CollectiveError::Kind::Aborted, device_.to_string() + " was shut down"));
+    cause = std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Aborted,
+                                                    device_.to_string() + " was shut down", std::source_location()));
     const auto has_unsubmitted = [](const auto& entry) { return entry.second->has_unsubmitted(); };
     const auto asked_by = std::chrono::steady_clock::now() + patience_with_nccl;
     while (std::ranges::any_of(ranks_, has_unsubmitted) && std::chrono::steady_clock::now() < asked_by) {
@@ -162,9 +163,10 @@ void CudaRanks::close() noexcept {
   for (const auto& nccl : closed_) {
     if (nccl->wait_until_destroyed(deadline)) continue;
     report_task_error({device_, StreamId::current(),
-                       std::make_exception_ptr(CollectiveError(
-                           CollectiveError::Kind::Backend, "NCCL did not destroy in time a communicator with " +
-                                                               device_.to_string() + ", which is being shut down"))});
+                       std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Backend,
+                                                               "NCCL did not destroy in time a communicator with " +
+                                                                   device_.to_string() + ", which is being shut down",
+                                                               std::source_location()))});
   }
 }
 

@@ -4,6 +4,7 @@
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 
 #include <algorithm>
+#include <source_location>
 #include <utility>
 
 namespace cox::detail {
@@ -25,7 +26,8 @@ void copy(const PeerRange& from, CUcontext from_context, const PeerRange& to, CU
     throw CollectiveError(CollectiveError::Kind::Unsupported,
                           "transfers between tensors that are padded differently are not supported: rows of " +
                               std::to_string(from.rows.row_bytes) + " and " + std::to_string(to.rows.row_bytes) +
-                              " bytes");
+                              " bytes",
+                          std::source_location());
   CUDA_MEMCPY3D_PEER copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcDevice = from.address;

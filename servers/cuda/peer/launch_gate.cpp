@@ -4,6 +4,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <chrono>
+#include <source_location>
 #include <utility>
 
 namespace cox::detail {
@@ -72,7 +73,8 @@ std::shared_ptr<void> LaunchGate::quiesce() {
   throw CollectiveError(
       CollectiveError::Kind::Timeout,
       "no moment was found at which a communicator can be created or code be loaded: in-flight collectives were not "
-      "launched on all their devices within a minute");
+      "launched on all their devices within a minute",
+      std::source_location());
 }
 
 void LaunchGate::open() noexcept {

@@ -1,6 +1,7 @@
 #include <coxswain/servers/host/collective/host_rank.hpp>
 
 #include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <utility>
 
@@ -10,6 +11,7 @@ void HostRankLaunch::prepare(std::uint64_t index, const CollectiveRequests& requ
   const CollectiveRequest& request = requests.front();
   index_ = index;
   place_ = rank_->place(request);
+  site_ = request.caller.site;
   origin_stream_ = stream.shared_from_this();
   failure_position_ = stream.failure_position();
   reports_ = stream.reports;
@@ -129,7 +131,7 @@ void HostRankLaunch::abort_communicator(const std::exception_ptr& cause) noexcep
 }
 
 void HostRankLaunch::fail(const std::exception_ptr& error) {
-  origin_stream_->fail_at(failure_position_, error, reports_);
+  origin_stream_->fail_at(failure_position_, with_site(error, site_), reports_);
   rank_->communicator()->report_failure(error);
 }
 

@@ -19,6 +19,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <source_location>
 #include <vector>
 
 namespace cox::detail {
@@ -70,6 +71,7 @@ class HostRankLaunch final : public CollectiveLaunch, public std::enable_shared_
   std::shared_ptr<HostStream> origin_stream_;
   std::uint64_t failure_position_ = 0;
   std::shared_ptr<FailureReports> reports_;  // of origin_stream_
+  std::source_location site_;                // of the call
   // The steps, each with a reference to this launch. Moved to the streams by the release, dropped by cancel().
   std::unique_ptr<HostStream::Piece> arrive_;
   std::unique_ptr<HostStream::Piece> work_;

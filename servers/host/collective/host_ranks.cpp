@@ -8,6 +8,7 @@
 
 #include <exception>
 #include <limits>
+#include <source_location>
 #include <utility>
 #include <vector>
 
@@ -51,8 +52,8 @@ StreamPositions HostRanks::last_positions() const {
 void HostRanks::leave(std::uint64_t generation) noexcept {
   std::exception_ptr cause;
   try {
-    cause = std::make_exception_ptr(
-        CollectiveError(CollectiveError::Kind::Aborted, device_.to_string() + " was shut down"));
+    cause = std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Aborted,
+                                                    device_.to_string() + " was shut down", std::source_location()));
     const auto communicators = Communicators::of_process().leave(device_, generation);
     const auto deadline = std::chrono::steady_clock::now() + patience;
     for (const auto& [number, rank] : ranks_)

@@ -6,6 +6,7 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <exception>
 #include <future>
 #include <optional>
+#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -47,6 +49,15 @@ std::vector<Kind> kinds_of(Future<void> future) {
       if (const auto kind = kind_of<CollectiveError>([&] { std::rethrow_exception(error); })) kinds.push_back(*kind);
   }
   return kinds;
+}
+
+std::exception_ptr thrown_by(Future<void> future) {
+  try {
+    get_soon(std::move(future));
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 template <class Fleet>
@@ -416,6 +427,42 @@ TEMPLATE_TEST_CASE("L16: ranks that wait are told within 100 ms that one has giv
   CHECK(mentions(failures[0].what, {"no more data"}));
   fleet[1].ensure_init_collective(all);
   require_service(fleet);
+}
+
+TEMPLATE_TEST_CASE("An aborted operation, a refused one and one of a graph name the line of their own call", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const CommunicationId both(fleet.devices());
+  const Handle data = to_device(fleet[0], numbers_of(0, 100));
+  const auto line_of = [&](const std::exception_ptr& failure) {
+    const auto* const aborted = find_cause<CollectiveError>(failure, Kind::Aborted);
+    REQUIRE(aborted != nullptr);
+    CHECK(std::string(aborted->site().file_name()).ends_with("collective_shutdown_test.cpp"));
+    return aborted->site().line();
+  };
+  const auto here = [](std::source_location site = std::source_location::current()) { return site.line(); };
+  fleet[0].graph_prepare();
+  fleet[0].graph_start_capture();
+  const auto captured = here() + 1;
+  fleet[0].all_reduce(data, data, ElementType::I32, both);
+  auto graph = fleet[0].graph_stop_capture();
+
+  const auto waiting = here() + 1;
+  fleet[0].all_reduce(data, data, ElementType::I32, both);
+  Future<void> future = fleet[0].sync();
+  fleet[0].device_handle().submit_blocking([](auto&) {});
+  fleet[1].abort_collective(both, std::make_exception_ptr(std::runtime_error("no more data")));
+  CHECK(line_of(thrown_by(std::move(future))) == waiting);
+
+  const Handle other = to_device(fleet[1], numbers_of(1, 100));
+  const auto late = here() + 1;
+  fleet[1].all_reduce(other, other, ElementType::I32, both);
+  CHECK(line_of(thrown_by(fleet[1].sync())) == late);
+
+  shutdown(fleet.devices()[1]);
+  graph.replay();
+  CHECK(line_of(thrown_by(fleet[0].sync())) == captured);
 }
 
 TEMPLATE_TEST_CASE("L16: a transfer that waits is told that the communicator was given up", "", COX_FLEETS) {
