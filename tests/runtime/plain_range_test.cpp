@@ -18,6 +18,8 @@ using cox::PlainRange;
 static_assert(PlainRange<std::vector<float>> && PlainRange<std::span<const float>> && PlainRange<std::span<float>>);
 static_assert(PlainRange<std::array<const int, 3>> && PlainRange<double[4]> && PlainRange<std::string>);
 static_assert(!PlainRange<std::vector<bool>> && !PlainRange<std::list<int>> && !PlainRange<int>);
+static_assert(!PlainRange<std::vector<float*>> && !PlainRange<std::span<const char* const>> &&
+              !PlainRange<int std::string::* [2]> && PlainRange<std::vector<std::uintptr_t>>);
 static_assert(!PlainRange<std::vector<std::string>> && !PlainRange<std::vector<std::unique_ptr<int>>>);
 
 TEST_CASE("Bytes are copied from vectors, spans and arrays of const elements or not") {
