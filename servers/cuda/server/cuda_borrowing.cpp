@@ -28,20 +28,44 @@ using detail::CudaDevice;
 using detail::CudaStream;
 using detail::IssueTarget;
 
-// Makes later work on the memory run after the fence. If that cannot be queued or fails, the memory is poisoned.
+/// The wait for a fence, as a piece of a stream. If it fails, the memory is poisoned.
+class FenceWait {
+ public:
+  FenceWait(detail::CudaFencePtr fence, std::shared_ptr<detail::PoisonLog> log, OperationMemory memory) noexcept
+      : fence_(std::move(fence)), log_(std::move(log)), memory_(std::move(memory)) {}
+  FenceWait(FenceWait&&) noexcept = default;
+  FenceWait& operator=(FenceWait&&) = delete;
+  // If the driver refuses what precedes a piece that is issued later, the piece is destroyed while that is handled.
+  ~FenceWait() {
+    if (log_ != nullptr && std::current_exception() != nullptr) fail();
+  }
+
+  void operator()(const IssueTarget& target) {
+    try {
+      enqueue_wait(*fence_, target.stream());
+    } catch (...) {
+      fail();
+      log_ = nullptr;
+      throw;
+    }
+    log_ = nullptr;
+  }
+
+ private:
+  void fail() noexcept {
+    log_->set_failed(memory_.uses(), std::current_exception(), MemoryFailure::Contents::Undefined);
+  }
+
+  detail::CudaFencePtr fence_;
+  std::shared_ptr<detail::PoisonLog> log_;  // null: moved from, or called
+  OperationMemory memory_;
+};
+
+// Makes later work on the memory run after the fence. Throws if that is known to fail.
 void queue_fence(CudaDevice& device, CudaStream& stream, const BufferUses& uses, const detail::CudaFencePtr& fence,
                  const Caller& caller) {
   device.submit_unchecked(stream, uses, {"wait for another owner", nullptr, caller.site},
-                          [fence, log = device.streams().poison_log(),
-                           memory = OperationMemory(uses, caller.site)](const IssueTarget& target) {
-                            try {
-                              enqueue_wait(*fence, target.stream());
-                            } catch (...) {
-                              log->set_failed(memory.uses(), std::current_exception(),
-                                              MemoryFailure::Contents::Undefined);
-                              throw;
-                            }
-                          });
+                          FenceWait(fence, device.streams().poison_log(), OperationMemory(uses, caller.site)));
 }
 
 // What must have been issued before a call on these buffers can be: the stream's work, too.

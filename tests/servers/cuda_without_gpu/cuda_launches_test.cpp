@@ -6,6 +6,9 @@
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 
@@ -16,6 +19,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -35,6 +39,26 @@ std::vector<std::uint32_t> counting(std::uint32_t count) {
   std::iota(numbers.begin(), numbers.end(), 1U);
   return numbers;
 }
+
+/// A stream of GPU 0 that the library does not own.
+class StreamOfOwner {
+ public:
+  StreamOfOwner() {
+    const detail::CurrentContext current(*context_);
+    COX_CUDA_TRY(stream_create(stream_.out(), CU_STREAM_NON_BLOCKING, 0));
+  }
+  StreamOfOwner(const StreamOfOwner&) = delete;
+  StreamOfOwner& operator=(const StreamOfOwner&) = delete;
+  ~StreamOfOwner() {
+    const detail::CurrentContext current(*context_);
+    stream_.reset();
+  }
+  [[nodiscard]] CUstream native() const noexcept { return stream_.get(); }
+
+ private:
+  std::shared_ptr<detail::CudaContext> context_ = detail::CudaContext::open(0);
+  detail::DriverStream stream_;
+};
 
 }  // namespace
 
@@ -256,6 +280,59 @@ TEST_CASE("L11: what is queued after a launch that could not be issued waits for
     CHECK(calls > 3);
     break;
   }
+}
+
+TEST_CASE("L14: memory whose owner cannot be waited for is poisoned, also behind work that is issued later") {
+  bool has_refused_wait = false;
+  for (int calls = 0;; ++calls) {
+    std::atomic<bool> has_cubes{false};
+    std::atomic<bool> may_end{false};
+    FakeGpus gpus;
+    INFO("call " << calls);
+    gpus.run_in_order();
+    {
+      const auto until = [](auto condition) {
+        return [condition] { return [condition](const auto&) { return condition(); }; };
+      };
+      const std::lock_guard lock(gpus.fake.mutex);
+      gpus.fake.kernels["give_cubes"] = {{8}, until([&] { return has_cubes.load(); })};
+      gpus.fake.kernels["run_long"] = {{8}, until([&] { return may_end.load(); })};
+    }
+    const StreamOfOwner owner;
+    const CudaClient client = gpus.client();
+    const CudaClient other = gpus.client();
+    const Handle cubes = client.create(Bytes::copy_of(counting(3)));
+    const Handle first = client.create(Bytes::copy_of(counting(10)));
+    const Handle memory = client.create(Bytes::copy_of(counting(10)));
+    client.sync().get();
+    gpus.launch(other, "run_long", CubeCount::single(), memory);
+    gpus.launch(client, "give_cubes", CubeCount::single(), cubes);
+    gpus.append_dynamic(client, cubes, first, 1);  // issued when there are cubes, and so is what is queued after it:
+    client.ready_after(memory, owner.native());
+    gpus.append(client, memory, 2);
+    gpus.pass(0);
+    gpus.fail_after(calls);
+    has_cubes = true;
+    for (int i = 0; i < 10; ++i) gpus.pass(0);
+    may_end = true;
+    Attempts attempt;
+    attempt([&] { client.sync().get(); });
+    const char* const failed = gpus.stop_failing();
+    INFO((failed != nullptr ? failed : "nothing") << " has failed: " << attempt.said());
+    attempt([&] { other.sync().get(); });
+    const auto ran = gpus.appended();
+    // The wait for the owner has failed, not a launch and not the sync.
+    if (mentions(attempt.said(), {"is unhealthy", "stream_wait_event"}) && std::ranges::count(ran, 1U) == 1) {
+      CHECK(std::ranges::count(ran, 2U) == 0);
+      CHECK(memory.failure().has_value());
+      has_refused_wait = true;
+    }
+    if (failed != nullptr) continue;
+    CHECK_FALSE(attempt.failed());
+    CHECK(ran == std::vector<std::uint32_t>{1, 2});
+    break;
+  }
+  CHECK(has_refused_wait);
 }
 
 // The read of the count waits on the host behind an upload: it is issued later, and may fail then.
