@@ -105,8 +105,8 @@ std::string architecture_name(int major, int minor) {
   return "sm_" + std::to_string(major) + std::to_string(minor) + (major >= 9 ? "a" : "");
 }
 
-std::vector<std::string> all_options(const Nvrtc& nvrtc, const std::vector<std::string>& options,
-                                     const std::string& architecture) {
+std::vector<std::string> options_of_kernel(const Nvrtc& nvrtc, const std::vector<std::string>& options,
+                                           const std::string& architecture) {
   std::vector<std::string> all;
   if (!any_begins(options, {"--gpu-architecture", "-arch"})) all.push_back("--gpu-architecture=" + architecture);
   if (!any_begins(options, {"--std", "-std"})) all.emplace_back("--std=c++20");
@@ -117,6 +117,12 @@ std::vector<std::string> all_options(const Nvrtc& nvrtc, const std::vector<std::
   // Otherwise a file in the working directory could be included, which the KernelKey does not cover.
   if (nvrtc.version >= 12040) all.emplace_back("--no-source-include");
   all.insert(all.end(), options.begin(), options.end());
+  return all;
+}
+
+std::vector<std::string> all_options(const Nvrtc& nvrtc, const std::vector<std::string>& options,
+                                     const std::string& architecture) {
+  std::vector<std::string> all = options_of_kernel(nvrtc, options, architecture);
   for (const std::filesystem::path& folder : nvrtc.includes) all.push_back("--include-path=" + folder.string());
   return all;
 }

@@ -28,7 +28,10 @@ struct CompiledKernel {
 /// are specific to that architecture.
 [[nodiscard]] std::string architecture_name(int major, int minor);
 
-/// All options that NVRTC receives: the defaults, `options` and the toolkit's include folders.
+/// The options on which the result depends: the defaults and `options`.
+[[nodiscard]] std::vector<std::string> options_of_kernel(const Nvrtc& nvrtc, const std::vector<std::string>& options,
+                                                         const std::string& architecture);
+/// All options that NVRTC receives: those, and the toolkit's include folders, wherever they are on this machine.
 [[nodiscard]] std::vector<std::string> all_options(const Nvrtc& nvrtc, const std::vector<std::string>& options,
                                                    const std::string& architecture);
 

@@ -11,6 +11,12 @@
 
 namespace cox {
 
+/// The compute capability of a device: {9, 0} for 9.0.
+struct ComputeCapability {
+  int major = 0;
+  int minor = 0;
+};
+
 /// A header that a kernel's source includes by this name. No such file needs to be on disk.
 struct CudaHeader {
   std::string name;

@@ -102,7 +102,7 @@ KernelKey key_of(const Nvrtc& nvrtc, const KernelSource& source, const std::stri
     append_field(text, header.name);
     append_field(text, header.content);
   }
-  for (const std::string& option : all_options(nvrtc, source.options, architecture)) append_field(text, option);
+  for (const std::string& option : options_of_kernel(nvrtc, source.options, architecture)) append_field(text, option);
   return KernelKey(std::move(text));
 }
 
@@ -155,7 +155,7 @@ std::optional<CompiledKernel> KernelCache::find(const KernelKey& key) const {
   return decode_entry(key, bytes_of(content.view()));
 }
 
-void KernelCache::keep(const KernelKey& key, const CompiledKernel& kernel) const noexcept try {
+void KernelCache::write(const KernelKey& key, const CompiledKernel& kernel) const {
   const std::vector<std::byte> content = encode_entry(key, kernel);
   fs::create_directories(folder_);
   const fs::path file = file_of(key);
@@ -170,6 +170,10 @@ void KernelCache::keep(const KernelKey& key, const CompiledKernel& kernel) const
   std::error_code ignored;
   fs::remove(part, ignored);
   throw fs::filesystem_error("cannot write", file, error);
+}
+
+void KernelCache::keep(const KernelKey& key, const CompiledKernel& kernel) const noexcept try {
+  write(key, kernel);
 } catch (const std::exception& error) {
   warn_once(error.what());
 }

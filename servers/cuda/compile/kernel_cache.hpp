@@ -60,7 +60,9 @@ class KernelCache {
 
   /// std::nullopt if there is no such entry, or it is damaged.
   [[nodiscard]] std::optional<CompiledKernel> find(const KernelKey& key) const;
-  /// Writes the entry, or replaces it. If it cannot be written, a warning is logged, once in the process.
+  /// Writes the entry, or replaces it. Throws std::filesystem::filesystem_error, std::bad_alloc.
+  void write(const KernelKey& key, const CompiledKernel& kernel) const;
+  /// As above, but if the entry cannot be written, a warning is logged, once in the process.
   void keep(const KernelKey& key, const CompiledKernel& kernel) const noexcept;
 
   /// The file of the entry.

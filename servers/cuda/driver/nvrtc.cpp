@@ -9,7 +9,10 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <system_error>
 
 namespace cox::detail {
@@ -46,6 +49,18 @@ void open_builtins(const Nvrtc& nvrtc) {
   if (fs::exists(file, ignored)) static_cast<void>(SharedLibrary::open({file.string()}));
 }
 
+/// FNV-1a of the contents of some headers that change with every release, as far as they exist.
+std::string version_of(const fs::path& folder) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char* const header :
+       {"cuda_fp16.h", "cuda_bf16.h", "cuda_runtime_api.h", "cccl/cuda/std/__cccl/version.h"}) {
+    std::ostringstream content;
+    content << std::ifstream(folder / header, std::ios::binary).rdbuf();
+    for (const char c : content.view()) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  return std::to_string(hash);
+}
+
 /// Finds the headers that belong to the library, or else those of any toolkit.
 void find_includes(Nvrtc& nvrtc) {
   std::vector<fs::path> places{folder_of(nvrtc).parent_path() / "include"};
@@ -56,13 +71,10 @@ void find_includes(Nvrtc& nvrtc) {
       places.push_back(packages / wheel);
   for (const fs::path& place : places) {
     std::error_code error;
-    const fs::path header = place / "cuda_fp16.h";
-    const std::uintmax_t size = fs::file_size(header, error);
-    if (error) continue;
+    if (!fs::exists(place / "cuda_fp16.h", error)) continue;
     nvrtc.includes.push_back(place);
     if (fs::exists(place / "cccl", error)) nvrtc.includes.push_back(place / "cccl");
-    nvrtc.includes_version =
-        std::to_string(size) + "/" + std::to_string(fs::last_write_time(header, error).time_since_epoch().count());
+    nvrtc.includes_version = version_of(place);
     return;
   }
 }

@@ -15,7 +15,7 @@ struct Nvrtc {
 #undef COX_NVRTC_ENTRY
   int version = 0;                              ///< in the driver's format: 13000 is 13.0
   std::vector<std::filesystem::path> includes;  ///< the folders of the CUDA toolkit's headers; empty: there are none
-  std::string includes_version;                 ///< differs if these headers differ
+  std::string includes_version;                 ///< differs if these headers differ; equal on all machines
 };
 
 struct FoundNvrtc {

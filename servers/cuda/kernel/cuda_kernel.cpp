@@ -37,6 +37,10 @@ const char* CudaKernel::label() const noexcept { return definition_->label(); }
 
 const CudaKernelOptions& CudaKernel::options() const noexcept { return definition_->options(); }
 
+void CudaKernel::precompile(const std::vector<ComputeCapability>& capabilities) const {
+  for (const ComputeCapability device : capabilities) definition_->precompile(device);
+}
+
 void CudaKernel::prepare(DeviceId device) const noexcept { definition_->prepare(device.index); }
 
 const detail::LoadedKernel* CudaKernel::loaded(std::uint16_t device_index) const noexcept {

@@ -47,8 +47,9 @@ class CudaKernel {
     return from_image(std::move(name), cube_dim, std::vector<std::byte>(image.begin(), image.end()),
                       std::move(options));
   }
-  /// A function of the embedding program: see global_kernel.hpp for __global__ functions. `resolver` is called once for
-  /// each device, on the thread that first launches the kernel there. What it throws becomes the failure of the launch.
+  /// A function of the embedding program: see global_kernel.hpp for `__global__` functions. `resolver` is called once
+  /// for each device, on the thread that first launches the kernel there. What it throws becomes the failure of the
+  /// launch.
   [[nodiscard]] static CudaKernel from_function(std::string name, CubeDim cube_dim, Resolver resolver,
                                                 CudaKernelOptions options = {});
 
@@ -64,6 +65,15 @@ class CudaKernel {
     other.cube_dim_ = cube_dim;
     return other;
   }
+
+  /// Compiles the kernel into the cache on disk, for devices of each of these compute capabilities. prepare() takes it
+  /// from there, in this process and others, also on other machines: see docs/kernels.md (settings
+  /// compilation.cache_folder, compilation.cache). What is in the cache is not compiled again. Needs NVRTC, but neither
+  /// a GPU nor a driver. Any thread; blocks. Does nothing for an image or a function.
+  ///
+  /// Throws LaunchError Compilation if the kernel does not compile, there is no NVRTC, or the options name folders or
+  /// files (such kernels are not cached); Error if the cache is switched off or cannot be written.
+  void precompile(const std::vector<ComputeCapability>& capabilities) const;
 
   /// Compiles the kernel and loads it on the device, on the calling thread; blocks for that. Other threads that prepare
   /// or launch the same kernel in the meantime wait. If the kernel is prepared already, the call costs an atomic load.

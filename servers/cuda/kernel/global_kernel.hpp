@@ -14,7 +14,7 @@
 
 namespace cox {
 
-/// Makes a kernel of a __global__ function of the program: global_kernel("scale", CubeDim::of_1d(256), &scale). The
+/// Makes a kernel of a `__global__` function of the program: global_kernel("scale", CubeDim::of_1d(256), &scale). The
 /// parameters are derived from the function's type unless the options have some: a pointer is a buffer, a pointer to
 /// const is a buffer that is only read, anything else is a scalar. The code is looked up in the program's own CUDA
 /// runtime, for each device at the first launch there.

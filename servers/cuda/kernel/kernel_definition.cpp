@@ -105,9 +105,17 @@ CUfunction KernelDefinition::find_function(const CudaContext& context) const {
   const ComputeCapability device{context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
                                  context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)};
   if (const auto* const image = std::get_if<Image>(&origin_)) return load_from_image(image->bytes, name_, device);
-  return load_from_source({std::get<Source>(origin_).text, options_.name_expression ? name_ : "", options_.headers,
-                           options_.compile_options},
-                          name_, device);
+  return load_from_source(source(), name_, device);
+}
+
+// Precondition: the origin is a source.
+KernelSource KernelDefinition::source() const {
+  return {std::get<Source>(origin_).text, options_.name_expression ? name_ : "", options_.headers,
+          options_.compile_options};
+}
+
+void KernelDefinition::precompile(ComputeCapability device) const {
+  if (std::holds_alternative<Source>(origin_)) detail::precompile(source(), name_, device);
 }
 
 }  // namespace cox::detail

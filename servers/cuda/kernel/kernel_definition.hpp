@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/trace/trace.hpp>
+#include <coxswain/servers/cuda/compile/compile.hpp>
 #include <coxswain/servers/cuda/compile/cuda_kernel_options.hpp>
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 
@@ -42,6 +43,7 @@ class KernelDefinition {
   [[nodiscard]] const CudaKernelOptions& options() const noexcept { return options_; }
 
   /// See CudaKernel.
+  void precompile(ComputeCapability device) const;
   void prepare(std::uint16_t device_index) const noexcept;
   [[nodiscard]] const LoadedKernel* loaded(std::uint16_t device_index) const noexcept;
 
@@ -49,6 +51,7 @@ class KernelDefinition {
   static constexpr std::size_t max_devices = 64;
 
  private:
+  [[nodiscard]] KernelSource source() const;
   void load(const CudaContext& context, LoadedKernel& into) const;
   [[nodiscard]] CUfunction find_function(const CudaContext& context) const;
 

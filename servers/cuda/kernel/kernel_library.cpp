@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/kernel/kernel_library.hpp>
 
+#include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
 #include <coxswain/servers/cuda/compile/kernel_image.hpp>
@@ -10,7 +11,10 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 #include <memory>
+#include <optional>
+#include <source_location>
 
 namespace cox::detail {
 namespace {
@@ -98,6 +102,28 @@ CUfunction load_from_source(const KernelSource& source, const std::string& name,
   });
   return function_of(code, code.function.empty() ? name : code.function, device,
                      " in the source: is it extern \"C\" __global__?");
+}
+
+void precompile(const KernelSource& source, const std::string& name, ComputeCapability device) {
+  const std::string what = "kernel " + name + " cannot be precompiled: ";
+  if (!is_self_contained(source.options))
+    throw LaunchError(LaunchError::Kind::Compilation,
+                      what + "its options name folders or files, whose contents may change, so it is not cached",
+                      std::source_location());
+  const std::optional<KernelCache> cache = KernelCache::of_process();
+  if (!cache)
+    throw Error(what + "there is no cache (settings compilation.cache, compilation.cache_folder)",
+                std::source_location());
+  const std::string architecture = architecture_name(device.major, device.minor);
+  const Nvrtc& compiler = nvrtc();
+  const KernelKey key = key_of(compiler, source, architecture);
+  if (cache->find(key)) return;
+  const CompiledKernel compiled = compile(compiler, source, architecture);
+  try {
+    cache->write(key, compiled);
+  } catch (const std::exception& error) {
+    throw Error(what + error.what(), std::source_location(), std::current_exception());
+  }
 }
 
 CUfunction load_from_image(std::span<const std::byte> image, const std::string& name, ComputeCapability device) {

@@ -9,12 +9,6 @@
 
 namespace cox::detail {
 
-/// The compute capability of a device.
-struct ComputeCapability {
-  int major = 0;
-  int minor = 0;
-};
-
 /// Loads the function `name` of a source or an image in the current context, which is that of such a device. The code
 /// is compiled and loaded into the process if it is not there yet, once for each KernelKey, and shared by devices and
 /// kernels; it is never unloaded. Throws LaunchError Compilation, OutOfMemory, NullFunction; CudaError.
@@ -22,5 +16,10 @@ struct ComputeCapability {
                                           ComputeCapability device);
 [[nodiscard]] CUfunction load_from_image(std::span<const std::byte> image, const std::string& name,
                                          ComputeCapability device);
+
+/// Compiles the source for such devices and writes the result to the cache of the process, unless it is there. Needs no
+/// driver. Throws LaunchError Compilation, also if the options name folders or files; Error if there is no cache, or it
+/// cannot be written.
+void precompile(const KernelSource& source, const std::string& name, ComputeCapability device);
 
 }  // namespace cox::detail

@@ -170,6 +170,9 @@ TEST_CASE("The key of a kernel is another wherever the result may be") {
   Nvrtc elsewhere = some;
   elsewhere.includes_version = "7";
   CHECK(base != key_of(elsewhere, source, "sm_80"));
+  Nvrtc moved = some;
+  moved.includes = {"/another/place/include"};  // the same headers: a cache may be used on another machine
+  CHECK(base == key_of(moved, source, "sm_80"));
 }
 
 TEST_CASE("Writers and readers of one entry at the same time see it whole or not at all") {
