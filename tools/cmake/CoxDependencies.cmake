@@ -116,6 +116,12 @@ if(COX_CUDA STREQUAL "AUTO")
 elseif(COX_CUDA AND NOT COX_CUDA_INCLUDE_DIR)
   message(FATAL_ERROR "the headers of CUDA 12.4 or newer are missing: set COX_CUDA_INCLUDE_DIR, or COX_CUDA=OFF")
 endif()
+if(COX_CUDA AND COX_BUILD_TESTS)
+  # Memory resources with device_accessible: CCCL 3.0 and newer.
+  find_path(COX_CCCL_INCLUDE_DIR cuda/__memory_resource/resource.h HINTS "${COX_CUDA_INCLUDE_DIR}/cccl"
+    DOC "Folder of CCCL's cuda/memory_resource; without it the memory resource is not tested")
+  mark_as_advanced(COX_CCCL_INCLUDE_DIR)
+endif()
 
 if(COX_BUILD_TOOLS OR COX_BUILD_PERF OR COX_BUILD_TESTS)
   find_package(CLI11 2.1 QUIET)
