@@ -5,7 +5,8 @@
 
 namespace cox {
 
-struct COX_VISIBILITY_DEFAULT GraphKind {};
+/// Makes GraphId a type of its own.
+struct COX_VISIBILITY_DEFAULT GraphKind{};
 
 /// Identifies one captured graph of a server.
 using GraphId = UniqueId<GraphKind>;

@@ -13,7 +13,8 @@
 
 namespace cox {
 
-struct COX_VISIBILITY_DEFAULT ProfileKind {};
+/// Makes ProfilingToken a type of its own.
+struct COX_VISIBILITY_DEFAULT ProfileKind{};
 
 /// Identifies one open profile of a stream.
 using ProfilingToken = UniqueId<ProfileKind>;
