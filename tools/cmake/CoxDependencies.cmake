@@ -117,10 +117,18 @@ elseif(COX_CUDA AND NOT COX_CUDA_INCLUDE_DIR)
   message(FATAL_ERROR "the headers of CUDA 12.4 or newer are missing: set COX_CUDA_INCLUDE_DIR, or COX_CUDA=OFF")
 endif()
 if(COX_CUDA AND COX_BUILD_TESTS)
-  # Memory resources with device_accessible: CCCL 3.0 and newer.
-  find_path(COX_CCCL_INCLUDE_DIR cuda/__memory_resource/resource.h HINTS "${COX_CUDA_INCLUDE_DIR}/cccl"
-    DOC "Folder of CCCL's cuda/memory_resource; without it the memory resource is not tested")
+  find_path(COX_CCCL_INCLUDE_DIR cuda/memory_resource HINTS "${COX_CUDA_INCLUDE_DIR}/cccl"
+    DOC "Folder of cuda/memory_resource of CCCL 2.8 or newer; without it the memory resource is not tested")
   mark_as_advanced(COX_CCCL_INCLUDE_DIR)
+  set(cccl_version "")
+  if(EXISTS "${COX_CCCL_INCLUDE_DIR}/cuda/std/__cccl/version.h")
+    file(STRINGS "${COX_CCCL_INCLUDE_DIR}/cuda/std/__cccl/version.h" cccl_version REGEX "^#define CCCL_VERSION [0-9]+")
+    string(REGEX MATCH "[0-9]+$" cccl_version "${cccl_version}")
+  endif()
+  if(cccl_version STREQUAL "" OR cccl_version LESS 2008000)
+    unset(COX_CCCL_INCLUDE_DIR CACHE)
+    set(COX_CCCL_INCLUDE_DIR "")
+  endif()
 endif()
 
 if(COX_BUILD_TOOLS OR COX_BUILD_PERF OR COX_BUILD_TESTS)

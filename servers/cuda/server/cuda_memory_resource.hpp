@@ -4,12 +4,15 @@
 // programs that include this file do.
 
 #if !defined(LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE)
-#define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE  // CCCL 3.0 has memory resources only with this
+#define LIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE  // CCCL up to 3.0 has memory resources only with this
 #endif
 #if !__has_include(<cuda/memory_resource>)
 #error "cuda_memory_resource.hpp needs <cuda/memory_resource> of CCCL, which CUDA 13 has in include/cccl"
 #endif
 #include <cuda/memory_resource>
+#if CCCL_VERSION < 2008000
+#error "cuda_memory_resource.hpp needs CCCL 2.8 or newer; the <cuda/memory_resource> that was found is older"
+#endif
 
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
@@ -37,8 +40,8 @@
 namespace cox {
 
 /// The memory pool of a CUDA device as a memory resource of CCCL, for containers and libraries that take one: a
-/// cuda::mr::async_resource of CCCL 3.0 (CUDA 13.0), a cuda::mr::resource of CCCL 3.1 and newer, whose names for the
-/// functions below are allocate, deallocate, allocate_sync and deallocate_sync. Copies share the allocations and
+/// cuda::mr::async_resource of CCCL 2.8 to 3.0 (CUDA 13.0), a cuda::mr::resource of CCCL 3.1 and newer, whose names for
+/// the functions below are allocate, deallocate, allocate_sync and deallocate_sync. Copies share the allocations and
 /// compare equal. Any thread but a device thread.
 ///
 /// Memory that is allocated here is memory of the client: it counts in memory_usage() and in the report of an
@@ -48,8 +51,7 @@ namespace cox {
 ///
 /// - allocate_async(bytes, alignment, stream): the memory may be used by work that is given to `stream` after the call.
 ///   The stream waits for the earlier users of the memory, as after ComputeClient::ready_on.
-/// - deallocate_async(pointer, bytes, alignment, stream): the memory is used again after all work that `stream` has
-/// been
+/// - deallocate_async(pointer, bytes, alignment, stream): the memory is used again after all work that `stream` was
 ///   given before the call. Work on other streams must be complete, or `stream` must wait for it. Does not block.
 /// - allocate(bytes, alignment): the memory may be used at once, on any stream. Blocks until its earlier users are
 ///   complete.
