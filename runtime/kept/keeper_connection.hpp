@@ -61,7 +61,7 @@ class KeeperConnection {
   [[nodiscard]] std::uint64_t found(const std::string& set, std::uint64_t epoch, std::source_location site);
   [[nodiscard]] KeptPieces take(const std::string& set, const std::string& device, const std::string& name,
                                 std::source_location site);
-  /// The supervisor lets go of memory; of the whole set if `name` is empty.
+  /// The supervisor closes its descriptors of the memory, or of the whole set if `name` is empty.
   void forget(const std::string& set, const std::string& device, const std::string& name, std::source_location site);
   /// Does not wait for the supervisor: throws KeptError Supervisor if it does not take the message at once.
   void send_values(const std::string& set, const std::string& device, std::uint64_t epoch,

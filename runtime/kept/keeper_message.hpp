@@ -72,8 +72,8 @@ struct KeeperMessage {
 /// Whether send_message may wait for the receiver.
 enum class KeeperWait : std::uint8_t { Yes, No };
 
-/// Sends a packet. Throws KeptError: Supervisor if the other end is closed, or if it takes nothing more and `wait` is
-/// No; Descriptors if too many descriptors are under way; Limit if a field is too long.
+/// Sends a packet. Throws KeptError: Supervisor if the other end is closed, or if its buffer is full and `wait` is No;
+/// Descriptors if too many descriptors are in flight; Limit if a field is too long.
 void send_message(int socket, const KeeperMessage& message, KeeperWait wait, std::source_location site);
 /// Waits for a packet and receives it; its descriptors are close-on-exec. Returns std::nullopt if the other end is
 /// closed. Throws KeptError: Supervisor for what is not a packet, Descriptors if this process has none left for those

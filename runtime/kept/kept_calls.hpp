@@ -31,9 +31,6 @@ struct KeptMarking {
   std::shared_ptr<UpdateGuard> guard;
 };
 
-/// Why the change of a record was not made.
-[[nodiscard]] KeptError mark_error(const std::string& set, const Location& location, std::source_location site);
-
 /// A server whose memory can be kept: see KeptCalls.
 ///
 /// - make_kept(device, bytes, site): new memory, zeroed. adopt_kept(device, pieces, site): that of another process.

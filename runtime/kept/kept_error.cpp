@@ -12,4 +12,11 @@ const char* to_string(KeptError::Kind kind) noexcept {
   return names[static_cast<std::size_t>(kind)];
 }
 
+KeptError kept_mark_error(const std::string& set, const Location& location, std::source_location site) {
+  return {KeptError::Kind::Order,
+          "an update of the kept set '" + set + "' was neither begun nor committed on " + location.to_string() +
+              ": its record belongs to a later process, or to another update",
+          site};
+}
+
 }  // namespace cox

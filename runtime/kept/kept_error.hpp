@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/device_handle/base/error.hpp>
+#include <coxswain/runtime/base/location.hpp>
 
 #include <cstdint>
 #include <exception>
@@ -36,5 +37,8 @@ class KeptError : public Error {
 };
 
 [[nodiscard]] const char* to_string(KeptError::Kind kind) noexcept;
+
+/// Order: the record of the set was not changed at that location.
+[[nodiscard]] KeptError kept_mark_error(const std::string& set, const Location& location, std::source_location site);
 
 }  // namespace cox

@@ -1,6 +1,5 @@
 #include <coxswain/runtime/kept/kept_set.hpp>
 
-#include <coxswain/runtime/kept/kept_calls.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 
 #include <algorithm>
@@ -51,13 +50,6 @@ void require_name(const std::string& name, std::source_location site) {
 }
 
 }  // namespace
-
-KeptError mark_error(const std::string& set, const Location& location, std::source_location site) {
-  return {KeptError::Kind::Order,
-          "an update of the kept set '" + set + "' was neither begun nor committed on " + location.to_string() +
-              ": its record belongs to a later process, or to another update",
-          site};
-}
 
 KeptSet::KeptSet(std::string name, std::vector<DeviceId> devices, KeptOptions options, Site site)
     : name_(std::move(name)),

@@ -70,8 +70,8 @@ class KeptSet {
   /// KeptError Limit for more than 64 KiB, Supervisor if the supervisor does not take them at once. Does not block.
   void send_values(DeviceId device, std::uint64_t epoch, std::span<const std::byte> values,
                    Site site = Site::current()) const;
-  /// The supervisor lets go of memory that nothing in this process has opened, such as that of an earlier layout, or of
-  /// all memory of the set; what this process has mapped stays usable, and ends with it. Blocks for the supervisor.
+  /// The supervisor frees the set's memory, such as that of an earlier layout, which nothing in this process has
+  /// opened; what this process has mapped stays usable, and ends with it. Blocks for the supervisor.
   void forget(Site site = Site::current());
 
   // For ComputeClient

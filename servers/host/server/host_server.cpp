@@ -406,7 +406,8 @@ void HostServer::mark_kept(KeptMarking marking, const Caller& caller) {
           memory.run(
               location,
               [&] {
-                if (!change.apply(*reinterpret_cast<KeptRecord*>(record.data))) throw mark_error(set, location, site);
+                if (!change.apply(*reinterpret_cast<KeptRecord*>(record.data)))
+                  throw kept_mark_error(set, location, site);
               },
               std::identity());
         },

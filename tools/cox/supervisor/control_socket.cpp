@@ -21,7 +21,7 @@ constexpr std::size_t longest_answer = 32 * 1024;
 
 [[noreturn]] void fail(const std::string& what) { throw std::system_error(errno, std::generic_category(), what); }
 
-// The folder of the sockets of this user. It must be nobody else's: the folder above it may be /tmp.
+// The folder of the sockets of this user. It must belong to the user alone: its parent may be /tmp.
 std::filesystem::path folder() {
   const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
   const std::string own = "/tmp/coxswain-" + std::to_string(getuid());

@@ -21,9 +21,9 @@ class ControlSocket {
   ControlSocket& operator=(const ControlSocket&) = delete;
   ~ControlSocket();
 
-  /// Readable when somebody asks.
+  /// Readable when there is a request.
   [[nodiscard]] int descriptor() const noexcept { return listener_.get(); }
-  /// Answers those who ask: answer(request) returns the text for each. Requests of other users are dropped. Waits
+  /// Answers the requests: answer(request) returns the text for each. Requests of other users are dropped. Waits
   /// at most a second for a request that does not come.
   void answer(const std::function<std::string(std::string_view request)>& answer) const;
 

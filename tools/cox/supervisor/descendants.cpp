@@ -68,7 +68,7 @@ bool kill_children() {
 
 void reap_children(pid_t other) {
   siginfo_t ended{};
-  // WNOWAIT: looks first, since the end of `other` is somebody else's to take.
+  // WNOWAIT: `other` is left to its owner.
   while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0 && ended.si_pid != other)
     static_cast<void>(waitpid(ended.si_pid, nullptr, WNOHANG));
 }

@@ -60,7 +60,7 @@ bool Keeper::answer_one() {
       return false;
     }
     answer(std::move(*message));
-  } catch (const KeptError&) {  // not a message, or nobody there to answer
+  } catch (const KeptError&) {  // not a message, or the other end is closed
     socket_.reset();
   }
   return socket_.is_open();
