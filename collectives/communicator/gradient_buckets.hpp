@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <source_location>
@@ -170,10 +171,11 @@ class GradientBuckets {
   ///
   /// For a step that cannot be finished, and after the future of a step has thrown. Call it on every rank, or on none:
   /// a bucket is reduced only if all ranks are at the same bucket and have finished equally many steps since the last
-  /// reset(), or since they were created. Otherwise the reduction fails on all ranks with CollectiveError Mismatch,
-  /// which names both steps and buckets. If the ranks may have stopped at different buckets, abort the communicator
-  /// (abort_collective) before, and open it again (ensure_init_collective) after all ranks have called reset(). Throws
-  /// what ComputeClient::sync and write throw: memory may then not have been cleared, and reset() can be called again.
+  /// reset(), their creation, or the opening of the communicator. Otherwise the reduction fails on all ranks with
+  /// CollectiveError Mismatch, which names both steps and buckets. If the ranks may have stopped at different buckets,
+  /// abort the communicator (abort_collective) before, and open it again (ensure_init_collective) after all ranks have
+  /// called reset(). Throws what ComputeClient::sync and write throw: memory may then not have been cleared, and
+  /// reset() can be called again.
   [[nodiscard]] Future<void> reset(Site site = Site::current()) {
     const std::lock_guard lock(mutex_);
     report_to_caller(site);
@@ -263,6 +265,7 @@ class GradientBuckets {
 
   void reduce(std::size_t bucket, const Site& site) {
     const auto members = plan_.members(bucket);
+    restart_if_renewed(site);
     client_.collective_group(
         devices_,
         [&](CollectiveGroup& group) {
@@ -274,6 +277,14 @@ class GradientBuckets {
         },
         site);
     for (const std::size_t index : members) added_[index].reset();
+  }
+
+  // The ranks may have failed at different steps before the communicator was opened again.
+  void restart_if_renewed(const Site& site) {
+    std::weak_ptr<const void> now = client_.communicator(devices_, site);
+    if (!now.owner_before(communicator_) && !communicator_.owner_before(now)) return;
+    communicator_ = std::move(now);
+    step_ = 0;
   }
 
   enum class AfterStep : std::uint8_t { Keep, Clear };  // what becomes of owned memory
@@ -313,10 +324,13 @@ class GradientBuckets {
   // Guarded by mutex_, as all below. The gradients that have been added, until their bucket is submitted. A handle to
   // owned memory is empty.
   std::vector<std::optional<Handle>> added_;
-  std::vector<std::size_t> missing_;  // by bucket: number of gradients that have not been added
-  std::size_t next_ = 0;              // the first bucket that has not been submitted
-  std::uint32_t step_ = 0;            // steps finished since the last reset(); the tag of a reduction, with the bucket
-  std::vector<StreamId> callers_;     // streams that called add() or finish() in this step
+  std::vector<std::size_t> missing_;        // by bucket: number of gradients that have not been added
+  std::size_t next_ = 0;                    // the first bucket that has not been submitted
+  std::weak_ptr<const void> communicator_;  // the last bucket was submitted to it
+  // Steps finished since the last reset(), and since the communicator was opened. With the bucket, the tag of a
+  // reduction.
+  std::uint32_t step_ = 0;
+  std::vector<StreamId> callers_;  // streams that called add() or finish() in this step
 };
 
 }  // namespace cox

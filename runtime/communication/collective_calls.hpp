@@ -67,6 +67,15 @@ class CollectiveCalls {
     if constexpr (communicates) communicator_of(devices, site)->abort(cause);
   }
 
+  /// Refers to the communicator of these devices, which is opened if it is not open, without keeping it. After
+  /// ensure_init_collective() has opened it again, refers to another object. Throws what the operations below throw.
+  [[nodiscard]] std::weak_ptr<const void> communicator(const CommunicationId& devices,
+                                                       Site site = Site::current()) const {
+    require_communication(devices, site);
+    if constexpr (communicates) return communicator_of(devices, site);
+    return {};
+  }
+
   /// See CollectiveGroup for the meaning of each operation, and for when it may be in place.
   void all_reduce(const Handle& source, const Handle& destination, ElementType type, const CommunicationId& devices,
                   ReduceOperation operation = ReduceOperation::Sum, Site site = Site::current()) const {
