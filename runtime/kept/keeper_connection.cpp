@@ -2,35 +2,20 @@
 
 #include <coxswain/runtime/kept/kept_error.hpp>
 
-#include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include <algorithm>
-#include <charconv>
+#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
-#include <string_view>
+#include <optional>
 #include <system_error>
 
 namespace cox {
 namespace {
 
 using Kind = KeeperMessage::Kind;
-
-// The socket that the variable names; -1 if it names none.
-int socket_of_environment() {
-  const char* const text = std::getenv(KeeperConnection::variable);
-  if (text == nullptr) return -1;
-  const std::string_view number(text);
-  int socket = -1;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), socket);
-  if (error != std::errc() || end != number.data() + number.size() || socket < 0) return -1;
-  int type = 0;
-  socklen_t size = sizeof(type);
-  if (getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET) return -1;
-  return socket;
-}
 
 [[noreturn]] void refuse(const KeeperMessage& message, std::source_location site) {
   const auto last = static_cast<std::uint64_t>(KeptError::Kind::Order);
@@ -44,14 +29,24 @@ int socket_of_environment() {
 
 }  // namespace
 
-KeeperConnection::KeeperConnection(int socket) noexcept : socket_(socket), process_(getpid()) {
-  static_cast<void>(fcntl(socket, F_SETFD, FD_CLOEXEC));
+KeeperConnection::KeeperConnection(const std::string& path, std::source_location site)
+    : socket_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)), process_(getpid()) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const bool fits = path.size() < sizeof(address.sun_path);
+  if (fits) path.copy(address.sun_path, path.size());
+  if (!fits || !socket_.is_open() ||
+      connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+    throw KeptError(KeptError::Kind::Supervisor,
+                    "no supervisor answers at " + path + ": " + std::generic_category().message(errno), site);
+  constexpr int room = 4 << 20;  // several messages with values as large as they may be, where the system allows that
+  static_cast<void>(setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
 }
 
 std::shared_ptr<KeeperConnection> KeeperConnection::of_process(std::source_location site) {
-  static const std::shared_ptr<KeeperConnection> connection = [] {
-    const int socket = socket_of_environment();
-    return socket < 0 ? nullptr : std::make_shared<KeeperConnection>(socket);
+  static const std::shared_ptr<KeeperConnection> connection = [site] {
+    const char* const path = std::getenv(variable);
+    return path == nullptr || *path == '\0' ? nullptr : std::make_shared<KeeperConnection>(path, site);
   }();
   if (connection != nullptr) connection->require_same_process(site);
   return connection;
@@ -63,9 +58,15 @@ void KeeperConnection::require_same_process(std::source_location site) const {
                     "kept memory belongs to the process that has opened it; this one is a fork of it", site);
 }
 
-KeeperMessage KeeperConnection::answer(std::source_location site) const {
-  auto message = receive_message(socket_.get(), site);
-  if (!message) throw KeptError(KeptError::Kind::Supervisor, "the supervisor has ended", site);
+KeeperMessage KeeperConnection::answer(std::source_location site) {
+  std::optional<KeeperMessage> message;
+  try {
+    message = receive_message(socket_.get(), site);
+    if (!message) throw KeptError(KeptError::Kind::Supervisor, "the supervisor has ended the connection", site);
+  } catch (...) {
+    socket_.reset();
+    throw;
+  }
   if (message->kind == Kind::Refused) refuse(*message, site);
   return std::move(*message);
 }
@@ -87,7 +88,7 @@ HeldSet KeeperConnection::open(const std::string& set, const std::string& schema
   HeldSet held;
   for (KeeperMessage next = ask(request, site);; next = answer(site)) {
     switch (next.kind) {
-      case Kind::Held: held.memory[{next.device, next.name}] = next.bytes; break;
+      case Kind::Held: held.memory[{next.device, next.name}] = {next.bytes, next.number}; break;
       case Kind::Values: held.values.push_back({next.device, next.number, std::move(next.payload)}); break;
       case Kind::Opened: held.generation = next.number; return held;
       default: fail_unexpected(site);
@@ -102,13 +103,13 @@ void KeeperConnection::close(const std::string& set) noexcept {
     message.set = set;
     require_same_process({});
     const std::lock_guard lock(mutex_);
-    send_message(socket_.get(), message, KeeperWait::No, {});
+    send_message(socket_.get(), message, KeeperWait::Shortly, {});
   } catch (...) {  // the set stays open until the process ends
   }
 }
 
 void KeeperConnection::keep(const std::string& set, const std::string& device, const std::string& name,
-                            std::uint64_t bytes, KeptPieces pieces, std::source_location site) {
+                            std::uint64_t bytes, std::uint64_t epoch, KeptPieces pieces, std::source_location site) {
   const std::lock_guard lock(mutex_);
   for (std::size_t first = 0; first < pieces.sizes.size(); first += KeeperMessage::max_pieces) {
     const std::size_t count = std::min(KeeperMessage::max_pieces, pieces.sizes.size() - first);
@@ -119,6 +120,7 @@ void KeeperConnection::keep(const std::string& set, const std::string& device, c
     request.device = device;
     request.name = name;
     request.bytes = bytes;
+    request.text = std::to_string(epoch);
     request.number = first + count == pieces.sizes.size() ? 1 : 0;
     request.sizes.assign(at(pieces.sizes), at(pieces.sizes) + static_cast<std::ptrdiff_t>(count));
     std::move(at(pieces.descriptors), at(pieces.descriptors) + static_cast<std::ptrdiff_t>(count),
@@ -148,7 +150,7 @@ KeptPieces KeeperConnection::take(const std::string& set, const std::string& dev
   const std::lock_guard lock(mutex_);
   KeptPieces pieces;
   for (KeeperMessage next = ask(request, site);; next = answer(site)) {
-    if (next.kind != Kind::Pieces) fail_unexpected(site);
+    if (next.kind != Kind::Pieces || next.device != device || next.name != name) fail_unexpected(site);
     std::ranges::copy(next.sizes, std::back_inserter(pieces.sizes));
     std::ranges::move(next.descriptors, std::back_inserter(pieces.descriptors));
     if (next.number == 1) return pieces;
@@ -176,7 +178,7 @@ void KeeperConnection::send_values(const std::string& set, const std::string& de
   message.payload.assign(values.begin(), values.end());
   require_same_process(site);
   const std::lock_guard lock(mutex_);
-  send_message(socket_.get(), message, KeeperWait::No, site);
+  send_message(socket_.get(), message, KeeperWait::Shortly, site);
 }
 
 }  // namespace cox

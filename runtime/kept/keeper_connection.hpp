@@ -26,7 +26,11 @@ struct KeptPieces {
 /// What the supervisor holds of a set.
 struct HeldSet {
   std::uint64_t generation = 1;  ///< of this process: greater than that of every earlier one
-  std::map<std::pair<std::string, std::string>, std::uint64_t> memory;  ///< bytes, by device and name
+  struct Memory {
+    std::uint64_t bytes = 0;
+    std::uint64_t epoch = 0;  ///< of the last update before the memory was made
+  };
+  std::map<std::pair<std::string, std::string>, Memory> memory;  ///< by device and name
   struct Values {
     std::string device;
     std::uint64_t epoch = 0;
@@ -40,23 +44,24 @@ struct HeldSet {
 /// process that made the first call. Any thread.
 class KeeperConnection {
  public:
-  /// The variable that has the number of the socket.
+  /// The variable that has the path of the supervisor's socket.
   static constexpr const char* variable = "COX_KEEPER";
 
-  /// null if no supervisor started this process. The first call takes the socket over: programs that this process
-  /// starts do not inherit it.
+  /// null if no supervisor started this process. The first call connects. Throws KeptError Supervisor if it cannot.
   [[nodiscard]] static std::shared_ptr<KeeperConnection> of_process(std::source_location site);
 
-  /// Takes the socket over.
-  explicit KeeperConnection(int socket) noexcept;
+  /// Connects to the supervisor with that socket. Throws KeptError Supervisor.
+  KeeperConnection(const std::string& path, std::source_location site);
 
+  /// `mode`: anything else that must be the same in each process.
   [[nodiscard]] HeldSet open(const std::string& set, const std::string& schema, const std::string& mode,
                              std::source_location site);
   /// This process uses the set no longer, and may open it again. Does not wait.
   void close(const std::string& set) noexcept;
-  /// Gives memory to the supervisor, which holds it from then on. The descriptors are closed. `bytes`: as requested.
+  /// Gives new memory to the supervisor, which holds it from then on. The descriptors are closed. `bytes`: as
+  /// requested. `epoch`: of the last update before the memory was made.
   void keep(const std::string& set, const std::string& device, const std::string& name, std::uint64_t bytes,
-            KeptPieces pieces, std::source_location site);
+            std::uint64_t epoch, KeptPieces pieces, std::source_location site);
   /// Says at which epoch the memory was committed last. Returns how many runs in a row have ended without a commit.
   [[nodiscard]] std::uint64_t found(const std::string& set, std::uint64_t epoch, std::source_location site);
   [[nodiscard]] KeptPieces take(const std::string& set, const std::string& device, const std::string& name,
@@ -71,9 +76,11 @@ class KeeperConnection {
   void require_same_process(std::source_location site) const;
   // Sends the request, and returns the first answer.
   KeeperMessage ask(const KeeperMessage& request, std::source_location site);
-  [[nodiscard]] KeeperMessage answer(std::source_location site) const;
+  // The next packet of the answer. A failure other than a refusal ends the connection: what follows in it would be
+  // taken for the answer to another request.
+  [[nodiscard]] KeeperMessage answer(std::source_location site);
 
-  const FileDescriptor socket_;
+  FileDescriptor socket_;
   const pid_t process_;
   std::mutex mutex_;  // one request at a time
 };

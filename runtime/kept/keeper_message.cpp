@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/kept/kept_error.hpp>
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <limits>
 #include <system_error>
 #include <type_traits>
+#include <utility>
 
 namespace cox {
 namespace {
@@ -167,9 +169,14 @@ void send_message(int socket, const KeeperMessage& message, KeeperWait wait, std
       std::memcpy(CMSG_DATA(rights) + i * sizeof(int), &descriptor, sizeof(int));
     }
   }
-  const int flags = MSG_NOSIGNAL | (wait == KeeperWait::No ? MSG_DONTWAIT : 0);
-  while (sendmsg(socket, &header, flags) < 0)
-    if (errno != EINTR) fail_sending(errno, site);
+  constexpr int most_ms = 200;
+  const int flags = MSG_NOSIGNAL | (wait == KeeperWait::Shortly ? MSG_DONTWAIT : 0);
+  for (bool has_waited = false; sendmsg(socket, &header, flags) < 0;) {
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN || wait == KeeperWait::Yes || std::exchange(has_waited, true)) fail_sending(errno, site);
+    pollfd writable{.fd = socket, .events = POLLOUT, .revents = 0};
+    static_cast<void>(poll(&writable, 1, most_ms));
+  }
 }
 
 std::optional<KeeperMessage> receive_message(int socket, std::source_location site) {

@@ -13,23 +13,22 @@
 namespace cox {
 
 /// One packet between a process and its supervisor (`cox run`) about kept memory, on a local socket of type
-/// SOCK_SEQPACKET. Fields that a kind does not name are empty.
+/// SOCK_SEQPACKET. Fields that a kind does not name are empty. A process sends one request at a time; each is answered
+/// by the packets named here, or by Refused.
 ///
-/// The process asks; one request at a time. Each is answered by the packets named here, or by Refused.
+/// Requests:
+/// - Open {set, text: schema, name: mode}: Held for each allocation, Values for each commit, then Opened.
+/// - Keep {set, device, name, bytes: as requested, text: epoch of the last update before the memory was made, sizes and
+///   descriptors of these pieces, number: 1 for the last packet of the allocation}: Done.
+/// - Take {set, device, name}: Pieces, one packet or more; number: 1 for the last one.
+/// - Forget {set; device and name, or neither for all}: Done.
+/// - Found {set, number: the last epoch that the memory has been committed at}: Done {bytes: runs in a row that ended
+///   without a commit}.
+/// - Values {set, device, number: epoch, payload}, Close {set}: no answer.
 ///
-/// | kind | fields | answer |
-/// |---|---|---|
-/// | Open | set, text: schema, name: mode | Held for each allocation, Values for each one, then Opened |
-/// | Keep | set, device, name, bytes: as requested; sizes, descriptors: of these pieces; number: 1 for the last packet
-/// of the allocation | Done | | Take | set, device, name | Pieces, one packet or more; number: 1 for the last one | |
-/// Forget | set, device and name: empty for all | Done | | Values | set, device, number: epoch, payload | none |
-///
-/// | answer | fields |
-/// |---|---|
-/// | Held | device, name, bytes |
-/// | Opened | number: generation, greater than that of every earlier process that has opened a set |
-/// | Pieces | sizes, descriptors |
-/// | Refused | number: a KeptError::Kind; text |
+/// Answers: Held {device, name, bytes, number: epoch as in Keep}; Values {device, number: epoch, payload}; Opened
+/// {number: generation, greater than that of every earlier process that has opened a set}; Pieces {device, name, sizes,
+/// descriptors}; Refused {number: a KeptError::Kind, text}.
 struct KeeperMessage {
   enum class Kind : std::uint8_t {
     Open = 1,
@@ -69,11 +68,11 @@ struct KeeperMessage {
   [[nodiscard]] static std::optional<KeeperMessage> decode(std::span<const std::byte> packet);
 };
 
-/// Whether send_message may wait for the receiver.
-enum class KeeperWait : std::uint8_t { Yes, No };
+/// Whether send_message may wait for the receiver: as long as it takes, or at most 200 ms.
+enum class KeeperWait : std::uint8_t { Yes, Shortly };
 
-/// Sends a packet. Throws KeptError: Supervisor if the other end is closed, or if its buffer is full and `wait` is No;
-/// Descriptors if too many descriptors are in flight; Limit if a field is too long.
+/// Sends a packet. Throws KeptError: Supervisor if the other end is closed, or if its buffer stays full and `wait` is
+/// Shortly; Descriptors if too many descriptors are in flight; Limit if a field is too long.
 void send_message(int socket, const KeeperMessage& message, KeeperWait wait, std::source_location site);
 /// Waits for a packet and receives it; its descriptors are close-on-exec. Returns std::nullopt if the other end is
 /// closed. Throws KeptError: Supervisor for what is not a packet, Descriptors if this process has none left for those

@@ -9,6 +9,7 @@
 #include <coxswain/runtime/kept/kept_storage.hpp>
 #include <coxswain/runtime/memory/borrowed_memory.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +39,7 @@ struct KeptMarking {
 ///   device thread.
 /// - mark_kept(marking, caller): queues the change behind all work that uses the memory. A commit fails if the memory
 /// is
-///   poisoned. Failures as launch; they poison the record, so that nothing is committed later.
+///   poisoned. Failures as launch; after that of a begin, commits fail until the next begin.
 /// - poison(memory, cause, caller): poisons the allocation, in stream order.
 template <class S>
 concept KeptServer =
@@ -94,20 +95,20 @@ class KeptCalls {
   template <KeptServer S = Server>
   [[nodiscard]] const Handle& kept_next(KeptSet& set, const std::string& name, Site site = Site::current()) const {
     KeptSet::Device& device = set.device(client().device_id(), site);
-    return *find(set, device, name, site).handles[written(set, device)];
+    return *find(set, device, name, site).handles[set.mode() == KeptMode::Double ? set.current_copy(device) ^ 1U : 0U];
   }
 
   /// From here on in stream order an update writes the memory of the set on this device; if the process ends before
-  /// commit, the contents are torn (InPlace) or those of the last commit (Double). `epoch`: greater than that of the
-  /// last update, the same on all devices; 0: one more. In a capture each replay begins the next epoch; the call after
-  /// replays must give an epoch greater than theirs. Does not block.
-  /// Throws KeptError Order if an update is open, if `epoch` is not greater, or before the state of the set is known.
-  /// Later failures as write.
+  /// commit, the contents are torn (InPlace) or those of the last commit (Double). An update that was begun before and
+  /// not committed is given up. `epoch`: greater than that of the last update, the same on all devices; 0: one more.
+  /// Not in a capture: begin the update before a replay, and commit it afterwards. Does not block. Throws KeptError
+  /// Order if `epoch` is not greater, before the state of the set is known, or if memory that is held for the device
+  /// has not been opened. Later failures as write.
   template <KeptServer S = Server>
   void begin_update(KeptSet& set, std::uint64_t epoch = 0, Site site = Site::current()) const {
     static_cast<void>(set.state(site));
     KeptSet::Device& device = set.device(client().device_id(), site);
-    if (device.updating) refuse_order(set, "an update is open", site);
+    set.require_complete(device, site);
     if (epoch == 0) epoch = device.last_epoch + 1;
     if (epoch <= device.last_epoch || epoch > KeptMark::max_epoch)
       refuse_order(set, "epoch " + std::to_string(epoch) + " does not follow " + std::to_string(device.last_epoch),
@@ -120,22 +121,22 @@ class KeptCalls {
   /// The update is complete: from here on in stream order the contents are those of its epoch. `values`: up to 64 KiB
   /// of the host's state (step, random numbers, position in the data), which KeptState gives back with the epoch; the
   /// supervisor has those of the last 256 commits, so wait for the stream at least that often. If memory of the set is
-  /// poisoned, the commit fails, and nothing is marked. In the mode Double kept_current and kept_next change places; no
-  /// device may begin the next update but one before all have committed this one: a collective of all devices must lie
-  /// between two updates. Does not block. Throws KeptError: Order if no update is open, Limit, Supervisor if the
-  /// supervisor does not take the values at once; then nothing is marked. Later failures as launch.
+  /// poisoned, the commit fails, and nothing is marked. In the mode Double kept_current and kept_next change places,
+  /// and no device may begin the next update before all have committed this one: a collective of all devices must lie
+  /// between. Not in a capture. Blocks at most 200 ms for the supervisor. Throws KeptError: Order if no update is open,
+  /// Limit, Supervisor if the supervisor does not take the values; then nothing is marked. Later failures as launch.
   template <KeptServer S = Server>
   void commit(KeptSet& set, std::span<const std::byte> values = {}, Site site = Site::current()) const {
     KeptSet::Device& device = set.device(client().device_id(), site);
     if (!device.updating) refuse_order(set, "no update is open", site);
-    set.send_values(device.id, device.last_epoch, values, site);
-    mark(set, device, {.kind = KeptMarkChange::Kind::Commit}, site);
+    set.send_values(device, values, site);
+    mark(set, device, {.kind = KeptMarkChange::Kind::Commit, .epoch = device.last_epoch}, site);
     device.updating = false;
     device.copy = written(set, device);
   }
 
  private:
-  static constexpr const char* record_name = "(record)";
+  static constexpr const char* record_name = KeptSet::record_name;
 
   [[nodiscard]] const Client& client() const noexcept { return static_cast<const Client&>(*this); }
 
@@ -185,17 +186,27 @@ class KeptCalls {
     if (copies == 0) copies = set.mode() == KeptMode::Double ? 2 : 1;
     KeptSet::Memory memory;
     memory.bytes = bytes;
-    for (unsigned copy = 0; copy < copies; ++copy) {
-      const std::string key = copies == 1 ? name : name + "/" + std::to_string(copy);
-      if (const auto held = set.held(device.key, key)) {
-        if (*held != bytes) refuse_size(set, name, *held, bytes, site);
-        memory.storage[copy] = Server::adopt_kept(device.id, set.take(device.key, key, site), site);
-        memory.restored = true;
-      } else {
-        memory.storage[copy] = Server::make_kept(device.id, bytes, site);
-        set.keep(device.key, key, bytes, *memory.storage[copy], site);
+    std::vector<std::string> made;
+    try {
+      for (unsigned copy = 0; copy < copies; ++copy) {
+        const std::string key = copies == 1 ? name : name + "/" + std::to_string(copy);
+        if (const auto held = set.held(device.key, key)) {
+          if (held->bytes != bytes) refuse_size(set, name, held->bytes, bytes, site);
+          memory.storage[copy] = Server::adopt_kept(device.id, set.take(device.key, key, site), site);
+          // What was made after the last commit has never been committed.
+          const auto& committed = device.found.committed;
+          memory.restored = std::max(committed[0], committed[1]) > held->epoch;
+        } else {
+          memory.storage[copy] = Server::make_kept(device.id, bytes, site);
+          made.push_back(key);
+          set.keep(device, key, bytes, *memory.storage[copy], site);
+        }
+        if (memory.storage[copy]->bytes() < bytes) refuse_size(set, name, memory.storage[copy]->bytes(), bytes, site);
+        memory.handles[copy] = lend(memory.storage[copy], bytes, name == record_name ? nullptr : device.guard, site);
       }
-      memory.handles[copy] = lend(memory.storage[copy], bytes, name == record_name ? nullptr : device.guard, site);
+    } catch (...) {
+      for (const std::string& key : made) set.drop(device, key);
+      throw;
     }
     return memory;
   }

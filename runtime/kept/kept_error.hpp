@@ -19,7 +19,7 @@ class KeptError : public Error {
     InUse,        ///< The set is open in this process, or in another one of this supervisor, already.
     Schema,       ///< The supervisor holds the set with another schema. The memory stays held.
     Size,         ///< The supervisor holds that memory with another size. It stays held.
-    Limit,        ///< A limit of the supervisor is reached: `cox run --kept-limit`, or a maximum number or length.
+    Limit,        ///< A maximum of the supervisor is reached: of bytes, allocations, sets, or of a length.
     Descriptors,  ///< The supervisor or this process has no file descriptor left.
     Supervisor,   ///< The supervisor does not answer, or not as this version of the library expects.
     Memory,       ///< The memory cannot be created or mapped.

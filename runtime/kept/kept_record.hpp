@@ -38,7 +38,7 @@ struct KeptMark {
 /// ever begun.
 struct alignas(64) KeptRecord {
   std::uint64_t mark = 0;                    ///< KeptMark::word
-  std::array<std::uint64_t, 2> committed{};  ///< epoch of the contents of each copy; 0: none
+  std::array<std::uint64_t, 2> committed{};  ///< epoch of the last commit of each copy; 0: none
 };
 
 /// One change of a record.
@@ -74,11 +74,7 @@ struct KeptMarkChange {
       now.epoch = epoch != 0 ? epoch : now.epoch + 1;
       now.updating = true;
       now.copy = copy.value_or(now.copy);
-      // Until the commit says otherwise the copy that is written holds nothing.
-      const unsigned written = two_copies ? now.copy ^ 1U : 0U;
-      if (!mark.compare_exchange_strong(before, now.word(), std::memory_order_acq_rel)) return false;
-      std::atomic_ref(record.committed[written]).store(0, std::memory_order_release);
-      return true;
+      return mark.compare_exchange_strong(before, now.word(), std::memory_order_acq_rel);
     }
     if (!now.updating || (epoch != 0 && epoch != now.epoch)) return false;
     if (two_copies) now.copy ^= 1U;

@@ -31,22 +31,28 @@ class OpenSets {
 };
 
 // Opens the set at the supervisor, if there is one.
-HeldSet open_set(KeeperConnection* keeper, const std::string& name, const KeptOptions& options,
+HeldSet open_set(KeeperConnection* keeper, const std::string& name, std::size_t devices, const KeptOptions& options,
                  std::source_location site) {
   if (!OpenSets::of_process().add(name))
     throw KeptError(KeptError::Kind::InUse, "the kept set '" + name + "' is open in this process already", site);
   try {
     if (keeper == nullptr) return {};
-    return keeper->open(name, options.schema, options.mode == KeptMode::Double ? "double" : "in place", site);
+    const std::string mode = options.mode == KeptMode::Double ? "double" : "in place";
+    HeldSet held = keeper->open(name, options.schema, mode + ", " + std::to_string(devices) + " devices", site);
+    if (held.generation > KeptMark::max_generation)
+      throw KeptError(KeptError::Kind::Limit, "the supervisor has had too many processes: start it again", site);
+    return held;
   } catch (...) {
     OpenSets::of_process().remove(name);
     throw;
   }
 }
 
-void require_name(const std::string& name, std::source_location site) {
+void require_valid(const std::string& name, const std::vector<DeviceId>& devices, std::source_location site) {
   if (name.empty() || name.size() > KeeperMessage::max_name)
     throw KeptError(KeptError::Kind::Limit, "the name of kept memory must have 1 to 255 bytes", site);
+  if (devices.empty() || std::set<DeviceId>(devices.begin(), devices.end()).size() != devices.size())
+    throw KeptError(KeptError::Kind::Order, "a kept set needs at least one device, and none twice", site);
 }
 
 }  // namespace
@@ -55,8 +61,8 @@ KeptSet::KeptSet(std::string name, std::vector<DeviceId> devices, KeptOptions op
     : name_(std::move(name)),
       ids_(std::move(devices)),
       options_(std::move(options)),
-      keeper_((require_name(name_, site), KeeperConnection::of_process(site))),
-      held_(open_set(keeper_.get(), name_, options_, site)) {
+      keeper_((require_valid(name_, ids_, site), KeeperConnection::of_process(site))),
+      held_(open_set(keeper_.get(), name_, ids_.size(), options_, site)) {
   for (const DeviceId id : ids_) {
     devices_.push_back(std::make_unique<Device>());
     devices_.back()->id = id;
@@ -65,43 +71,76 @@ KeptSet::KeptSet(std::string name, std::vector<DeviceId> devices, KeptOptions op
 }
 
 KeptSet::~KeptSet() {
-  devices_.clear();  // unmaps memory that no handle refers to
+  for (const auto& each : devices_) {
+    each->record.handles = {};
+    for (auto& [name, memory] : each->memory) memory.handles = {};
+  }
+  // Work that still uses the memory is not in order with that of another set over the same memory.
+  const bool idle = is_idle();
+  devices_.clear();
+  if (!idle) return;
   if (keeper_ != nullptr) keeper_->close(name_);
   OpenSets::of_process().remove(name_);
+}
+
+bool KeptSet::is_idle() const noexcept {
+  const auto is_unused = [](const Memory& memory) {
+    return std::ranges::all_of(memory.storage,
+                               [](const auto& each) { return each == nullptr || each.use_count() == 1; });
+  };
+  return std::ranges::all_of(devices_, [&](const auto& device) {
+    return is_unused(device->record) &&
+           std::ranges::all_of(device->memory, [&](const auto& each) { return is_unused(each.second); });
+  });
 }
 
 KeptState KeptSet::state(Site site) const {
   const std::lock_guard lock(mutex_);
   if (state_) return *state_;
-  const auto missing = std::ranges::find_if(devices_, [](const auto& each) { return !each->is_open; });
+  std::string missing;
+  for (const auto& each : devices_)
+    if (!each->is_open) missing += (missing.empty() ? "" : ", ") + each->id.to_string();
   throw KeptError(KeptError::Kind::Order,
                   "the state of the kept set '" + name_ + "' is known when each of its devices has opened memory; " +
-                      (*missing)->id.to_string() + " has not",
+                      (missing.empty() ? "opening it has failed" : missing + " has not"),
                   site);
 }
 
-void KeptSet::send_values(DeviceId device, std::uint64_t epoch, std::span<const std::byte> values, Site site) const {
+void KeptSet::send_values(const Device& device, std::span<const std::byte> values, Site site) const {
   if (values.size() > KeeperMessage::max_payload)
     throw KeptError(KeptError::Kind::Limit, "the values of an update have more than 65536 bytes", site);
-  if (keeper_ == nullptr) return;
-  const auto found = std::ranges::find(ids_, device);
-  if (found == ids_.end() || !devices_[static_cast<std::size_t>(found - ids_.begin())]->is_open)
-    throw KeptError(KeptError::Kind::Order, device.to_string() + " has not opened the kept set '" + name_ + "'", site);
-  keeper_->send_values(name_, devices_[static_cast<std::size_t>(found - ids_.begin())]->key, epoch, values, site);
+  if (keeper_ != nullptr) keeper_->send_values(name_, device.key, device.last_epoch, values, site);
 }
 
 void KeptSet::forget(Site site) {
   if (keeper_ != nullptr) keeper_->forget(name_, {}, {}, site);
   const std::lock_guard lock(mutex_);
-  held_.memory.clear();
-  held_.values.clear();
+  forgotten_ = true;
 }
 
 KeptSet::Device& KeptSet::device(DeviceId id, Site site) {
   const auto found = std::ranges::find_if(devices_, [id](const auto& each) { return each->id == id; });
   if (found == devices_.end())
     throw KeptError(KeptError::Kind::Order, "the kept set '" + name_ + "' was opened without " + id.to_string(), site);
+  const std::lock_guard lock(mutex_);
+  if (forgotten_)
+    throw KeptError(KeptError::Kind::Order, "the kept set '" + name_ + "' has been forgotten: open it anew", site);
   return **found;
+}
+
+void KeptSet::require_complete(Device& device, Site site) const {
+  if (device.is_complete) return;
+  for (const auto& [key, memory] : held_.memory) {
+    const auto& [held_by, name] = key;
+    if (held_by != device.key || name == record_name) continue;
+    const bool two_copies = options_.mode == KeptMode::Double;
+    if (!device.memory.contains(two_copies ? name.substr(0, name.size() - 2) : name))
+      throw KeptError(KeptError::Kind::Order,
+                      "the supervisor holds memory '" + name + "' of the kept set '" + name_ + "' for " +
+                          device.id.to_string() + ", which this process has not opened: open all, or forget the set",
+                      site);
+  }
+  device.is_complete = true;
 }
 
 unsigned KeptSet::current_copy(const Device& device) const {
@@ -109,8 +148,7 @@ unsigned KeptSet::current_copy(const Device& device) const {
   return device.copy;
 }
 
-std::optional<std::uint64_t> KeptSet::held(const std::string& key, const std::string& name) const {
-  const std::lock_guard lock(mutex_);
+std::optional<HeldSet::Memory> KeptSet::held(const std::string& key, const std::string& name) const {
   const auto found = held_.memory.find({key, name});
   if (found == held_.memory.end()) return std::nullopt;
   return found->second;
@@ -120,16 +158,36 @@ KeptPieces KeptSet::take(const std::string& key, const std::string& name, Site s
   return keeper_->take(name_, key, name, site);
 }
 
-void KeptSet::keep(const std::string& key, const std::string& name, std::uint64_t bytes, KeptStorage& storage,
+void KeptSet::keep(const Device& device, const std::string& name, std::uint64_t bytes, KeptStorage& storage,
                    Site site) const {
   KeptPieces pieces = storage.take_pieces();
-  if (keeper_ != nullptr) keeper_->keep(name_, key, name, bytes, std::move(pieces), site);
+  const std::uint64_t epoch = std::max(device.last_epoch, KeptMark::from(device.found.mark).epoch);
+  if (keeper_ != nullptr) keeper_->keep(name_, device.key, name, bytes, epoch, std::move(pieces), site);
+}
+
+void KeptSet::drop(const Device& device, const std::string& name) const noexcept {
+  try {
+    if (keeper_ != nullptr) keeper_->forget(name_, device.key, name, {});
+  } catch (...) {  // the supervisor does not answer, or has never had it
+  }
 }
 
 void KeptSet::opened(Device& device, Site site) {
   const std::lock_guard lock(mutex_);
   device.is_open = true;
-  if (!state_ && std::ranges::all_of(devices_, [](const auto& each) { return each->is_open; })) decide(site);
+  if (state_ || std::ranges::any_of(devices_, [](const auto& each) { return !each->is_open; })) return;
+  for (const auto& [key, memory] : held_.memory)
+    if (std::ranges::none_of(devices_, [&](const auto& each) { return each->key == key.first; }))
+      throw KeptError(KeptError::Kind::Schema,
+                      "the supervisor holds memory of the kept set '" + name_ + "' for device " + key.first +
+                          ", which this process does not use; it stays held",
+                      site);
+  KeptState state = state_of_records();
+  report_found(state, site);
+  for (const auto& each : devices_) each->last_epoch = state.last_epoch;
+  state_ = std::move(state);
+  for (const auto& each : devices_)
+    for (const auto& [name, memory] : each->memory) poison_if_torn(*each, memory, site);
 }
 
 void KeptSet::add(Device& device, const std::string& name, Memory memory, Site site) {
@@ -138,7 +196,8 @@ void KeptSet::add(Device& device, const std::string& name, Memory memory, Site s
   if (state_) poison_if_torn(device, added, site);
 }
 
-void KeptSet::decide(Site site) {
+// Also sets the current copy of each device.
+KeptState KeptSet::state_of_records() const {
   const bool two_copies = options_.mode == KeptMode::Double;
   std::vector<KeptRecord> records;
   for (const auto& each : devices_) records.push_back(each->found);
@@ -152,27 +211,26 @@ void KeptSet::decide(Site site) {
   for (const auto& each : devices_) {
     const KeptMark mark = KeptMark::from(each->found.mark);
     // The contents of this device alone: those of the current copy, unless an update writes them.
-    const std::uint64_t own =
-        copy_of_epoch(each->found, each->found.committed[mark.copy], two_copies) ? each->found.committed[mark.copy] : 0;
-    if (epoch)
-      each->copy = *copy_of_epoch(each->found, *epoch, two_copies);
-    else
-      each->copy = mark.copy;
-    each->last_epoch = mark.epoch;
+    const std::uint64_t committed = each->found.committed[mark.copy];
+    const std::uint64_t own = copy_of_epoch(each->found, committed, two_copies) ? committed : 0;
+    each->copy = epoch ? *copy_of_epoch(each->found, *epoch, two_copies) : mark.copy;
     state.last_epoch = std::max(state.last_epoch, mark.epoch);
     state.devices.push_back({each->id, mark.updating, mark.epoch, epoch.value_or(own), {}});
-    for (HeldSet::Values& values : held_.values)
+    for (const HeldSet::Values& values : held_.values)
       if (epoch && values.device == each->key && values.epoch == *epoch) state.devices.back().values = values.bytes;
   }
-  for (const auto& each : devices_) each->last_epoch = state.last_epoch;
-  if (begun && keeper_ != nullptr) {
-    // Of torn memory only the update before the open one is known to have been committed.
-    state.runs_without_commit = keeper_->found(name_, epoch.value_or(state.last_epoch - 1), site);
-    state.suspect = options_.suspect_after != 0 && state.runs_without_commit >= options_.suspect_after;
-  }
-  state_ = std::move(state);
-  for (const auto& each : devices_)
-    for (const auto& [name, memory] : each->memory) poison_if_torn(*each, memory, site);
+  return state;
+}
+
+// Tells the supervisor whether the run before has committed anything, and learns how many have not.
+void KeptSet::report_found(KeptState& state, Site site) const {
+  if (keeper_ == nullptr || held_.memory.empty()) return;
+  std::uint64_t committed = state.epoch;
+  if (state.kind == KeptState::Kind::Torn)
+    for (const auto& each : devices_)
+      committed = std::max({committed, each->found.committed[0], each->found.committed[1]});
+  state.runs_without_commit = keeper_->found(name_, committed, site);
+  state.suspect = options_.suspect_after != 0 && state.runs_without_commit >= options_.suspect_after;
 }
 
 void KeptSet::poison_if_torn(const Device& device, const Memory& memory, Site site) const {

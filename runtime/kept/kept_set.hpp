@@ -54,7 +54,9 @@ class KeptSet {
   using Site = std::source_location;
 
   /// Opens the set in this process. Blocks for the supervisor, which answers when the process before has certainly
-  /// ended. `name`: 1 to 255 bytes. Throws KeptError: Forked, InUse, Schema, Supervisor, Limit.
+  /// ended. `name`: 1 to 255 bytes. `devices`: at least one, none twice. A set that was destroyed can be opened again
+  /// in this process when no work uses its memory any more (after a sync of its devices, and without handles). Throws
+  /// KeptError: Forked, InUse, Schema (also for another number of devices), Supervisor, Limit, Order.
   KeptSet(std::string name, std::vector<DeviceId> devices, KeptOptions options = {}, Site site = Site::current());
   KeptSet(const KeptSet&) = delete;
   KeptSet& operator=(const KeptSet&) = delete;
@@ -66,13 +68,12 @@ class KeptSet {
   /// What the memory held when this process opened it. Throws KeptError Order until ComputeClient::kept has been called
   /// on each device of the set.
   [[nodiscard]] KeptState state(Site site = Site::current()) const;
-  /// Gives host values of an update to the supervisor, as commit does: for an update that a graph replays. Throws
-  /// KeptError Limit for more than 64 KiB, Supervisor if the supervisor does not take them at once. Does not block.
-  void send_values(DeviceId device, std::uint64_t epoch, std::span<const std::byte> values,
-                   Site site = Site::current()) const;
-  /// The supervisor frees the set's memory, such as that of an earlier layout, which nothing in this process has
-  /// opened; what this process has mapped stays usable, and ends with it. Blocks for the supervisor.
+  /// The supervisor frees the set's memory, such as that of an earlier layout, as far as this process has not opened
+  /// it; the rest ends with the process. Afterwards the set cannot be used: open it anew. Blocks for the supervisor.
   void forget(Site site = Site::current());
+
+  /// The name of the record: no other memory may have it.
+  static constexpr const char* record_name = "(record)";
 
   // For ComputeClient
   // ---------------------------------------------------------------------------------------------------
@@ -87,12 +88,12 @@ class KeptSet {
   /// The set on one device.
   struct Device {
     DeviceId id;
-    std::string key;     ///< as the supervisor knows the device
-    MemoryOwner server;  ///< that has the handles below
+    std::string key;  ///< as the supervisor knows the device
     Memory record;
     std::shared_ptr<UpdateGuard> guard;
     KeptRecord found;  ///< the record as it was when the device was opened
     bool is_open = false;
+    bool is_complete = false;      ///< all memory that the supervisor holds for the device has been opened
     bool updating = false;         ///< begin_update has been called, commit not
     std::uint64_t last_epoch = 0;  ///< of the last begin_update
     unsigned copy = 0;             ///< Double: the current copy
@@ -101,25 +102,34 @@ class KeptSet {
     std::function<void(const Handle& memory, const std::exception_ptr& cause)> poison;
   };
 
-  /// Throws KeptError Order if the device does not belong to the set.
+  /// Throws KeptError Order if the device does not belong to the set, or after forget().
   [[nodiscard]] Device& device(DeviceId id, Site site);
+  /// Throws KeptError Order if the supervisor holds memory for the device that this process has not opened: an update
+  /// without it would be told as whole.
+  void require_complete(Device& device, Site site) const;
   /// The current copy of the device's memory.
   [[nodiscard]] unsigned current_copy(const Device& device) const;
   [[nodiscard]] std::uint64_t generation() const noexcept { return held_.generation; }
-  /// The bytes that the supervisor holds under that name; std::nullopt: none.
-  [[nodiscard]] std::optional<std::uint64_t> held(const std::string& key, const std::string& name) const;
+  /// What the supervisor holds under that name; std::nullopt: nothing.
+  [[nodiscard]] std::optional<HeldSet::Memory> held(const std::string& key, const std::string& name) const;
   [[nodiscard]] KeptPieces take(const std::string& key, const std::string& name, Site site) const;
   /// Gives new memory to the supervisor, if there is one.
-  void keep(const std::string& key, const std::string& name, std::uint64_t bytes, KeptStorage& storage,
-            Site site) const;
-  /// The device is open: its record, server and functions are set. Once all are, the state is decided, and memory that
-  /// is torn is poisoned.
+  void keep(const Device& device, const std::string& name, std::uint64_t bytes, KeptStorage& storage, Site site) const;
+  /// The supervisor drops memory that could not be opened as a whole. Does not throw.
+  void drop(const Device& device, const std::string& name) const noexcept;
+  /// Gives host values of an update to the supervisor. Throws KeptError Limit for more than 64 KiB, Supervisor if it
+  /// does not take them within 200 ms.
+  void send_values(const Device& device, std::span<const std::byte> values, Site site) const;
+  /// The device is open: its record and functions are set. Once all are, the state is known, and memory that is torn is
+  /// poisoned.
   void opened(Device& device, Site site);
   /// Memory of an open device has been opened.
   void add(Device& device, const std::string& name, Memory memory, Site site);
 
  private:
-  void decide(Site site);
+  [[nodiscard]] KeptState state_of_records() const;
+  void report_found(KeptState& state, Site site) const;
+  [[nodiscard]] bool is_idle() const noexcept;
   void poison_if_torn(const Device& device, const Memory& memory, Site site) const;
 
   const std::string name_;
@@ -128,6 +138,7 @@ class KeptSet {
   const std::shared_ptr<KeeperConnection> keeper_;  // null: there is no supervisor
   HeldSet held_;
   mutable std::mutex mutex_;  // guards what follows
+  bool forgotten_ = false;
   std::vector<std::unique_ptr<Device>> devices_;
   std::optional<KeptState> state_;
 };

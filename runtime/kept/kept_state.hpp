@@ -22,10 +22,12 @@ struct KeptState {
   /// One device of the set.
   struct Device {
     DeviceId device;
-    bool updating = false;          ///< an update was begun and not committed
-    std::uint64_t last_epoch = 0;   ///< of the update that was begun last; 0: none
-    std::uint64_t epoch = 0;        ///< of the contents of its memory; 0: they are not whole
-    std::vector<std::byte> values;  ///< that were given to the commit of KeptState::epoch (Whole) on this device
+    bool updating = false;         ///< an update was begun and not committed
+    std::uint64_t last_epoch = 0;  ///< of the update that was begun last; 0: none
+    std::uint64_t epoch = 0;       ///< of the contents of its memory; 0: they are not whole
+    /// Whole: what the commit of KeptState::epoch was given on this device; std::nullopt if the supervisor has it no
+    /// longer (it has that of the last 256 commits).
+    std::optional<std::vector<std::byte>> values;
   };
 
   Kind kind = Kind::Empty;

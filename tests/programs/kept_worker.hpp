@@ -71,8 +71,8 @@ bool is_as_told(const Devices<Client>& devices, cox::KeptSet& set, const cox::Ke
     if (state.kind == cox::KeptState::Kind::Whole) {
       if (!all_are(client.read_one(client.kept_current(set, "values")), state.epoch)) return false;
       std::uint64_t value = 0;
-      if (state.devices[i].values.size() != sizeof(value)) return false;
-      std::memcpy(&value, state.devices[i].values.data(), sizeof(value));
+      if (!state.devices[i].values || state.devices[i].values->size() != sizeof(value)) return false;
+      std::memcpy(&value, state.devices[i].values->data(), sizeof(value));
       if (value != state.epoch) return false;
     } else if (state.kind == cox::KeptState::Kind::Torn && state.devices[i].updating) {
       try {

@@ -183,6 +183,6 @@ TEST_CASE("A sender that does not wait is told that nobody takes its messages") 
   KeeperMessage message;
   message.payload.resize(KeeperMessage::max_payload);
   CHECK(kind_of([&] {
-          for (int i = 0; i < 10000; ++i) send_message(sockets.one.get(), message, KeeperWait::No, here);
+          for (int i = 0; i < 10000; ++i) send_message(sockets.one.get(), message, KeeperWait::Shortly, here);
         }) == KeptError::Kind::Supervisor);
 }

@@ -1,16 +1,20 @@
 #include <coxswain/runtime/kept/keeper_connection.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/temporary_folder.hpp>
 #include <coxswain/tools/cox/supervisor/keeper.hpp>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -26,6 +30,7 @@ using cox::KeeperMessage;
 using cox::KeeperWait;
 using cox::KeptError;
 using cox::KeptPieces;
+using cox::test::TemporaryFolder;
 using cox::tools::Keeper;
 using cox::tools::KeeperLimits;
 
@@ -33,14 +38,32 @@ namespace {
 
 constexpr std::source_location here = std::source_location::current();
 
-/// A run of a keeper, which answers on a thread of its own until the run has ended.
+/// A keeper with a socket in a folder of its own.
+class TestKeeper {
+ public:
+  explicit TestKeeper(KeeperLimits limits = {}) : keeper_(folder_.path() / "kept", limits) {}
+  Keeper* operator->() { return &keeper_; }
+  Keeper& operator*() { return keeper_; }
+
+ private:
+  TemporaryFolder folder_;
+  Keeper keeper_;
+};
+
+/// A run of a keeper, which answers on a thread of its own until the run has ended, with one process: this one.
 class Run {
  public:
-  explicit Run(Keeper& keeper) : keeper_(keeper), connection_(std::in_place, keeper.begin_run().release()) {
-    thread_ = std::thread([&keeper] {
-      while (keeper.answer_one()) {
+  explicit Run(TestKeeper& keeper) : keeper_(*keeper) {
+    keeper_.begin_run();
+    thread_ = std::thread([this] {
+      while (!stop_.load()) {
+        std::vector<pollfd> watched;
+        for (const int each : keeper_.descriptors()) watched.push_back({.fd = each, .events = POLLIN, .revents = 0});
+        static_cast<void>(poll(watched.data(), watched.size(), 5));
+        keeper_.serve();
       }
     });
+    connection_.emplace(keeper_.path().string(), here);
   }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -52,6 +75,7 @@ class Run {
   /// Returns whether a successor is likely to make progress.
   bool end() {
     connection_.reset();
+    stop_.store(true);
     thread_.join();
     return keeper_.end_run();
   }
@@ -59,8 +83,19 @@ class Run {
  private:
   Keeper& keeper_;
   std::optional<KeeperConnection> connection_;
+  std::atomic<bool> stop_{false};
   std::thread thread_;
 };
+
+/// A process of a run that sends what it likes.
+FileDescriptor connect_to(Keeper& keeper) {
+  FileDescriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  keeper.path().native().copy(address.sun_path, sizeof(address.sun_path) - 1);
+  REQUIRE(connect(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  return made;
+}
 
 KeptPieces pieces_with(const std::vector<std::string>& contents) {
   KeptPieces pieces;
@@ -102,23 +137,24 @@ std::size_t open_descriptors() {
 TEST_CASE("A keeper gives a run what the one before has left, piece by piece") {
   const std::size_t before = open_descriptors();
   {
-    Keeper keeper;
+    TestKeeper keeper;
     {
       Run run(keeper);
       CHECK(run->open("model", "v1", "in place", here).memory.empty());
-      run->keep("model", "host:0", "weights", 100, pieces_with({"first", "second"}), here);
-      run->keep("model", "host:1", "weights", 100, pieces_with({"other"}), here);
+      run->keep("model", "host:0", "weights", 100, 0, pieces_with({"first", "second"}), here);
+      run->keep("model", "host:1", "weights", 100, 5, pieces_with({"other"}), here);
       run->send_values("model", "host:0", 1, bytes_of("step 1"), here);
       run->send_values("model", "host:0", 2, bytes_of("step 2"), here);
     }
-    CHECK(keeper.holds_memory());
-    CHECK(keeper.bytes() == 16);
-    CHECK(keeper.to_string() == "model: 2 allocations, 16 B on host:0, host:1, last commit 2\n");
+    CHECK(keeper->holds_memory());
+    CHECK(keeper->bytes() == 16);
+    CHECK(keeper->to_string() == "model: 2 allocations, 16 B on host:0, host:1, values of update 2\n");
     Run run(keeper);
     const HeldSet held = run->open("model", "v1", "in place", here);
     CHECK(held.generation == 2);
-    CHECK(held.memory == std::map<std::pair<std::string, std::string>, std::uint64_t>{{{"host:0", "weights"}, 100},
-                                                                                      {{"host:1", "weights"}, 100}});
+    REQUIRE(held.memory.size() == 2);
+    CHECK(held.memory.at({"host:0", "weights"}).bytes == 100);
+    CHECK(held.memory.at({"host:1", "weights"}).epoch == 5);
     REQUIRE(held.values.size() == 2);
     CHECK((held.values[1].device == "host:0" && held.values[1].epoch == 2));
     CHECK(std::memcmp(held.values[1].bytes.data(), "step 2", 6) == 0);
@@ -132,20 +168,21 @@ TEST_CASE("A keeper gives a run what the one before has left, piece by piece") {
 }
 
 TEST_CASE("More pieces than a packet holds arrive in their order") {
-  Keeper keeper;
+  TestKeeper keeper;
   std::vector<std::string> contents;
   for (int i = 0; i < 600; ++i) contents.push_back(std::to_string(i));
   Run run(keeper);
   static_cast<void>(run->open("model", "", "in place", here));
-  run->keep("model", "host:0", "weights", 1, pieces_with(contents), here);
+  run->keep("model", "host:0", "weights", 1, 0, pieces_with(contents), here);
   const KeptPieces pieces = run->take("model", "host:0", "weights", here);
   REQUIRE(pieces.descriptors.size() == 600);
   for (std::size_t i = 0; i < 600; ++i) CHECK(content(pieces.descriptors[i]) == contents[i]);
 }
 
 TEST_CASE("Only memory of which all pieces have arrived is held") {
-  Keeper keeper;
-  FileDescriptor socket = keeper.begin_run();
+  TestKeeper keeper;
+  keeper->begin_run();
+  FileDescriptor socket = connect_to(*keeper);
   const auto send = [&](KeeperMessage message) { send_message(socket.get(), message, KeeperWait::Yes, here); };
   KeeperMessage open;
   open.kind = KeeperMessage::Kind::Open;
@@ -161,21 +198,20 @@ TEST_CASE("Only memory of which all pieces have arrived is held") {
   keep.sizes = pieces.sizes;
   keep.descriptors = std::move(pieces.descriptors);
   send(std::move(keep));
-  CHECK(keeper.answer_one());
-  CHECK(keeper.answer_one());
-  CHECK(keeper.bytes() == 4);
+  keeper->serve();
+  CHECK(keeper->bytes() == 4);
   socket.reset();
-  CHECK_FALSE(keeper.end_run());
-  CHECK_FALSE(keeper.holds_memory());
-  CHECK(keeper.bytes() == 0);
+  CHECK_FALSE(keeper->end_run());
+  CHECK_FALSE(keeper->holds_memory());
+  CHECK(keeper->bytes() == 0);
 }
 
 TEST_CASE("A set is given to a run with the same schema and mode alone, and stays held") {
-  Keeper keeper;
+  TestKeeper keeper;
   {
     Run run(keeper);
     static_cast<void>(run->open("model", "v1", "in place", here));
-    run->keep("model", "host:0", "weights", 4, pieces_with({"text"}), here);
+    run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
   }
   Run run(keeper);
   CHECK(kind_of([&] { static_cast<void>(run->open("model", "v2", "in place", here)); }) == KeptError::Kind::Schema);
@@ -185,43 +221,80 @@ TEST_CASE("A set is given to a run with the same schema and mode alone, and stay
 }
 
 TEST_CASE("A set that was closed can be opened again in the same run, with a greater generation") {
-  Keeper keeper;
+  TestKeeper keeper;
   Run run(keeper);
   const HeldSet first = run->open("model", "v1", "in place", here);
-  run->keep("model", "host:0", "weights", 4, pieces_with({"text"}), here);
+  run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
   run->close("model");
   const HeldSet second = run->open("model", "v1", "in place", here);
   CHECK(second.memory.size() == 1);
   CHECK(second.generation > first.generation);
 }
 
+TEST_CASE("Two processes of a run have connections of their own, and a set belongs to one of them") {
+  TestKeeper keeper;
+  Run run(keeper);
+  static_cast<void>(run->open("model", "", "in place", here));
+  run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
+  const std::string path = keeper->path();
+  const pid_t child = fork();
+  if (child == 0) {
+    int code = 2;
+    try {
+      KeeperConnection other(path, here);
+      static_cast<void>(other.open("mine", "", "in place", here));
+      static_cast<void>(other.open("model", "", "in place", here));
+    } catch (const KeptError& error) {
+      code = error.kind() == KeptError::Kind::InUse ? 0 : 1;
+    }
+    _exit(code);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(run->take("model", "host:0", "weights", here).descriptors.size() == 1);
+}
+
+TEST_CASE("The memory of GPUs is dropped alone") {
+  TestKeeper keeper;
+  {
+    Run run(keeper);
+    static_cast<void>(run->open("model", "", "in place", here));
+    run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
+    run->keep("model", "GPU-01", "weights", 5, 0, pieces_with({"other"}), here);
+  }
+  keeper->drop_gpu_memory();
+  CHECK(keeper->bytes() == 4);
+}
+
 TEST_CASE("A keeper refuses what is unknown, held already or beyond its limits") {
-  Keeper keeper(KeeperLimits{.bytes = 10, .sets = 1, .allocations = 2});
+  TestKeeper keeper(KeeperLimits{.bytes = 10, .sets = 1, .allocations = 2});
   Run run(keeper);
   CHECK(kind_of([&] { static_cast<void>(run->take("model", "host:0", "weights", here)); }) == KeptError::Kind::Order);
   static_cast<void>(run->open("model", "", "in place", here));
   CHECK(kind_of([&] { static_cast<void>(run->open("other", "", "in place", here)); }) == KeptError::Kind::Limit);
   CHECK(kind_of([&] { static_cast<void>(run->take("model", "host:0", "weights", here)); }) == KeptError::Kind::Order);
-  run->keep("model", "host:0", "weights", 4, pieces_with({"text"}), here);
-  CHECK(kind_of([&] { run->keep("model", "host:0", "weights", 4, pieces_with({"text"}), here); }) ==
+  run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
+  CHECK(kind_of([&] { run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here); }) ==
         KeptError::Kind::InUse);
-  CHECK(kind_of([&] { run->keep("model", "host:0", "more", 7, pieces_with({"seven b"}), here); }) ==
+  CHECK(kind_of([&] { run->keep("model", "host:0", "more", 7, 0, pieces_with({"seven b"}), here); }) ==
         KeptError::Kind::Limit);
-  CHECK(keeper.bytes() == 4);
-  run->keep("model", "host:0", "more", 6, pieces_with({"six by"}), here);
+  CHECK(keeper->bytes() == 4);
+  run->keep("model", "host:0", "more", 6, 0, pieces_with({"six by"}), here);
   run->forget("model", "host:0", "weights", here);
-  run->keep("model", "host:0", "again", 4, pieces_with({"text"}), here);
-  CHECK(kind_of([&] { run->keep("model", "host:0", "third", 0, pieces_with({""}), here); }) == KeptError::Kind::Limit);
+  run->keep("model", "host:0", "again", 4, 0, pieces_with({"text"}), here);
+  CHECK(kind_of([&] { run->keep("model", "host:0", "third", 0, 0, pieces_with({""}), here); }) ==
+        KeptError::Kind::Limit);
   run->forget("model", "", "", here);
-  CHECK_FALSE(keeper.holds_memory());
+  CHECK_FALSE(keeper->holds_memory());
 }
 
 TEST_CASE("Runs without a commit are counted, and only one that has made progress promises more") {
-  Keeper keeper;
+  TestKeeper keeper;
   {
     Run run(keeper);
     static_cast<void>(run->open("model", "", "in place", here));
-    run->keep("model", "host:0", "weights", 4, pieces_with({"text"}), here);
+    run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
     CHECK_FALSE(run.end());  // nothing was committed
   }
   for (const std::uint64_t epoch : {3U, 7U}) {
@@ -241,7 +314,7 @@ TEST_CASE("Runs without a commit are counted, and only one that has made progres
 }
 
 TEST_CASE("The values of the last epochs are held; those of a history that was given up are not") {
-  Keeper keeper(KeeperLimits{.epochs = 2});
+  TestKeeper keeper(KeeperLimits{.epochs = 2});
   {
     Run run(keeper);
     static_cast<void>(run->open("model", "", "in place", here));
@@ -256,21 +329,23 @@ TEST_CASE("The values of the last epochs are held; those of a history that was g
 }
 
 TEST_CASE("A process that sends something else is disconnected, and what was held stays") {
-  Keeper keeper;
+  TestKeeper keeper;
   {
     Run run(keeper);
     static_cast<void>(run->open("model", "", "in place", here));
-    run->keep("model", "host:0", "weights", 4, pieces_with({"text"}), here);
+    run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
   }
-  const FileDescriptor socket = keeper.begin_run();
+  keeper->begin_run();
+  const FileDescriptor socket = connect_to(*keeper);
   REQUIRE(write(socket.get(), "hello", 5) == 5);
-  CHECK_FALSE(keeper.answer_one());
-  CHECK_FALSE(keeper.end_run());
-  CHECK(keeper.holds_memory());
+  keeper->serve();
+  CHECK(keeper->descriptors().size() == 1);  // that which accepts
+  CHECK_FALSE(keeper->end_run());
+  CHECK(keeper->holds_memory());
 }
 
 TEST_CASE("A connection belongs to the process that has made it") {
-  Keeper keeper;
+  TestKeeper keeper;
   Run run(keeper);
   static_cast<void>(run->open("model", "", "in place", here));
   const pid_t child = fork();

@@ -6,6 +6,7 @@
 #include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/memory/cuda_storage.hpp>
 
+#include <fcntl.h>
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -102,6 +103,7 @@ void CudaKeptStorage::create_pieces(std::source_location site) {
     int descriptor = -1;
     if (!COX_CUDA_CHECK(physical_export(&descriptor, piece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)))
       throw KeptError(KeptError::Kind::Descriptors, "kept memory cannot be exported: no file descriptor is left", site);
+    static_cast<void>(fcntl(descriptor, F_SETFD, FD_CLOEXEC));
     exported_.descriptors.emplace_back(descriptor);
     exported_.sizes.push_back(size);
     map(piece, size);

@@ -24,29 +24,29 @@ constexpr std::string_view ptx = R"ptx(
 	.param .u32 copy
 )
 {
-	.reg .pred 	%p<18>;
-	.reg .b32 	%r<13>;
-	.reg .b64 	%rd<36>;
+	.reg .pred 	%p<17>;
+	.reg .b32 	%r<10>;
+	.reg .b64 	%rd<33>;
 	ld.param.u64 	%rd9, [record];
-	ld.param.u32 	%r3, [kind];
+	ld.param.u32 	%r2, [kind];
 	ld.param.u64 	%rd7, [generation];
 	ld.param.u64 	%rd8, [epoch];
-	ld.param.u32 	%r4, [two_copies];
-	ld.param.u32 	%r5, [copy];
+	ld.param.u32 	%r3, [two_copies];
+	ld.param.u32 	%r4, [copy];
 	cvta.to.global.u64 	%rd1, %rd9;
-	ld.volatile.global.u64 	%rd35, [%rd1];
-	setp.eq.s32 	%p1, %r3, 0;
-	@%p1 bra 	$L14;
-	and.b64  	%rd3, %rd35, 4398046511103;
-	shr.u64 	%rd10, %rd35, 42;
-	cvt.u32.u64 	%r6, %rd10;
-	and.b32  	%r1, %r6, 1;
-	shr.u64 	%rd11, %rd35, 44;
+	ld.volatile.global.u64 	%rd32, [%rd1];
+	setp.eq.s32 	%p1, %r2, 0;
+	@%p1 bra 	$L13;
+	and.b64  	%rd3, %rd32, 4398046511103;
+	shr.u64 	%rd10, %rd32, 42;
+	cvt.u32.u64 	%r5, %rd10;
+	and.b32  	%r1, %r5, 1;
+	shr.u64 	%rd11, %rd32, 44;
 	setp.eq.s64 	%p2, %rd11, %rd7;
 	@%p2 bra 	$L3;
 	trap;
 $L3:
-	setp.eq.s32 	%p3, %r3, 1;
+	setp.eq.s32 	%p3, %r2, 1;
 	@%p3 bra 	$L9;
 	bra.uni 	$L4;
 $L9:
@@ -58,41 +58,31 @@ $L9:
 $L11:
 	add.s64 	%rd21, %rd3, 1;
 	selp.b64 	%rd22, %rd21, %rd8, %p10;
-	setp.gt.s32 	%p14, %r5, -1;
-	selp.b32 	%r2, %r5, %r1, %p14;
-	cvt.u64.u32 	%rd23, %r2;
+	setp.gt.s32 	%p14, %r4, -1;
+	selp.b32 	%r9, %r4, %r1, %p14;
+	cvt.u64.u32 	%rd23, %r9;
 	shl.b64 	%rd24, %rd23, 42;
 	shl.b64 	%rd25, %rd7, 44;
 	or.b64  	%rd26, %rd25, %rd22;
 	or.b64  	%rd27, %rd26, %rd24;
 	or.b64  	%rd28, %rd27, 8796093022208;
-	atom.global.sys.cas.b64 	%rd29, [%rd1], %rd35, %rd28;
-	setp.eq.s64 	%p15, %rd29, %rd35;
-	@%p15 bra 	$L13;
+	atom.global.sys.cas.b64 	%rd29, [%rd1], %rd32, %rd28;
+	setp.eq.s64 	%p15, %rd29, %rd32;
+	@%p15 bra 	$L15;
 	trap;
+	bra.uni 	$L15;
 $L13:
-	setp.eq.s32 	%p16, %r4, 0;
-	xor.b32  	%r10, %r2, 1;
-	add.s32 	%r11, %r10, 1;
-	selp.b32 	%r12, 1, %r11, %p16;
-	mul.wide.u32 	%rd30, %r12, 8;
-	add.s64 	%rd31, %rd1, %rd30;
-	mov.u64 	%rd32, 0;
-	st.global.u64 	[%rd31], %rd32;
-	membar.sys;
-	bra.uni 	$L16;
-$L14:
 	shl.b64 	%rd4, %rd7, 44;
-$L15:
-	and.b64  	%rd33, %rd35, 17592186044415;
-	or.b64  	%rd34, %rd33, %rd4;
-	atom.global.sys.cas.b64 	%rd6, [%rd1], %rd35, %rd34;
-	setp.ne.s64 	%p17, %rd6, %rd35;
-	mov.u64 	%rd35, %rd6;
-	@%p17 bra 	$L15;
-	bra.uni 	$L16;
+$L14:
+	and.b64  	%rd30, %rd32, 17592186044415;
+	or.b64  	%rd31, %rd30, %rd4;
+	atom.global.sys.cas.b64 	%rd6, [%rd1], %rd32, %rd31;
+	setp.ne.s64 	%p16, %rd6, %rd32;
+	mov.u64 	%rd32, %rd6;
+	@%p16 bra 	$L14;
+	bra.uni 	$L15;
 $L4:
-	and.b64  	%rd12, %rd35, 8796093022208;
+	and.b64  	%rd12, %rd32, 8796093022208;
 	setp.eq.s64 	%p4, %rd12, 0;
 	@%p4 bra 	$L6;
 	setp.eq.s64 	%p5, %rd8, 0;
@@ -102,24 +92,24 @@ $L4:
 $L6:
 	trap;
 $L7:
-	setp.ne.s32 	%p8, %r4, 0;
-	selp.u32 	%r7, 1, 0, %p8;
-	xor.b32  	%r8, %r1, %r7;
-	add.s32 	%r9, %r8, 1;
-	mul.wide.u32 	%rd13, %r9, 8;
+	setp.ne.s32 	%p8, %r3, 0;
+	selp.u32 	%r6, 1, 0, %p8;
+	xor.b32  	%r7, %r1, %r6;
+	add.s32 	%r8, %r7, 1;
+	mul.wide.u32 	%rd13, %r8, 8;
 	add.s64 	%rd14, %rd1, %rd13;
 	st.global.u64 	[%rd14], %rd3;
 	membar.sys;
-	cvt.u64.u32 	%rd15, %r8;
+	cvt.u64.u32 	%rd15, %r7;
 	shl.b64 	%rd16, %rd15, 42;
 	shl.b64 	%rd17, %rd7, 44;
 	or.b64  	%rd18, %rd3, %rd17;
 	or.b64  	%rd19, %rd18, %rd16;
-	atom.global.sys.cas.b64 	%rd20, [%rd1], %rd35, %rd19;
-	setp.eq.s64 	%p9, %rd20, %rd35;
-	@%p9 bra 	$L16;
+	atom.global.sys.cas.b64 	%rd20, [%rd1], %rd32, %rd19;
+	setp.eq.s64 	%p9, %rd20, %rd32;
+	@%p9 bra 	$L15;
 	trap;
-$L16:
+$L15:
 	ret;
 }
 )ptx";

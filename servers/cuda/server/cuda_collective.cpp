@@ -56,7 +56,7 @@ BufferUses destinations(const CudaDevice& device, const CollectiveCallList& call
   for (const CollectiveCall& call : calls) {
     try {
       if (call.destination.memory && !is_of_nothing(call))
-        static_cast<void>(device.resolve(call.destination, Access::Overwrite, caller, uses));
+        static_cast<void>(device.find(call.destination, Access::Overwrite, caller, uses));
     } catch (const Error&) {  // this one could not have been written either
     }
   }

@@ -343,6 +343,7 @@ void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
   std::exception_ptr refusal;
   try {
     if (!graph->has_one_part()) failed = std::make_shared<std::exception_ptr>();
+    graph->for_each_use([&](const BufferUse& use) { require_update(use, caller.site); });
   } catch (...) {
     refusal = std::current_exception();
     stream.fail(refusal);

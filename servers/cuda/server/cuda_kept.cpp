@@ -11,8 +11,10 @@
 #include <coxswain/servers/cuda/server/open_context.hpp>
 
 #include <array>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <utility>
 
@@ -34,7 +36,12 @@ void launch_mark(CUfunction function, CUstream stream, CUdeviceptr record, detai
   config.hStream = stream;
   std::array<void*, 6> parameters{&record,          &arguments.kind,       &arguments.generation,
                                   &arguments.epoch, &arguments.two_copies, &arguments.copy};
-  COX_CUDA_TRY(launch(&config, function, parameters.data(), nullptr));
+  const CUresult result = detail::driver().launch(&config, function, parameters.data(), nullptr);
+  if (result == CUDA_SUCCESS) return;
+  // The writes of an update that was not marked would make memory that is told as whole torn.
+  if (arguments.kind == static_cast<std::uint32_t>(KeptMarkChange::Kind::Begin))
+    detail::report_gpu_fault(result, "launch of the begin of an update");
+  detail::throw_cuda_error(result, "launch", std::source_location::current());
 }
 
 }  // namespace
@@ -67,12 +74,9 @@ void CudaServer::mark_kept(KeptMarking marking, const Caller& caller) {
   CudaStream& stream = device_->enter(caller);
   if (detail::gpu_faulted()) return;
   const bool commits = marking.change.kind == KeptMarkChange::Kind::Commit;
-  if (stream.capture.capturing()) {  // each replay marks the next epoch
-    marking.change.epoch = 0;
-    marking.change.copy.reset();
-  }
   BufferUses checked;
   try {
+    stream.capture.require_none("a mark of kept memory", caller.site);
     const CUfunction function = detail::kept_mark_kernel().require_loaded(stream.location(), caller.site).function;
     // A commit is not made on poisoned memory, nor after another change of the record has failed.
     const CUdeviceptr record =

@@ -34,7 +34,7 @@ BufferUses destinations(const HostDevice& device, const CollectiveCallList& call
   for (const CollectiveCall& call : calls) {
     try {
       if (call.destination.memory && !is_of_nothing(call))
-        static_cast<void>(device.resolve(call.destination, Access::Overwrite, caller, uses));
+        static_cast<void>(device.find(call.destination, Access::Overwrite, caller, uses));
     } catch (const Error&) {  // this destination is no memory of the device
     }
   }

@@ -248,6 +248,10 @@ void HostDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
     }
   };
   attempt([&] { failed = std::make_shared<std::exception_ptr>(); });
+  attempt([&] {
+    for (const HostGraph::Part& part : graph->parts())
+      for (const BufferUse& use : part.uses) require_update(use, caller.site);
+  });
   for (HostGraph::Part& part : graph->parts()) {
     if (!part.steps.empty())
       attempt([&] {

@@ -385,12 +385,9 @@ std::shared_ptr<KeptStorage> HostServer::adopt_kept(DeviceId, KeptPieces pieces,
 void HostServer::mark_kept(KeptMarking marking, const Caller& caller) {
   HostStream& stream = device_->stream(caller.stream);
   const bool commits = marking.change.kind == KeptMarkChange::Kind::Commit;
-  if (stream.capture.capturing()) {  // each replay marks the next epoch
-    marking.change.epoch = 0;
-    marking.change.copy.reset();
-  }
   BufferUses checked;
   try {
+    stream.capture.require_none("a mark of kept memory", caller.site);
     // A commit is not made on poisoned memory, nor after another change of the record has failed.
     const detail::HostRange record =
         device_->resolve(marking.record, commits ? Access::Write : Access::Overwrite, caller, checked);

@@ -131,7 +131,6 @@ TEMPLATE_TEST_CASE("begin_update and commit out of order are refused", "[kept]",
   using Kind = KeptError::Kind;
   CHECK(kept_error_of([&] { kept.client.commit(kept.set); }) == Kind::Order);
   kept.client.begin_update(kept.set, 5);
-  CHECK(kept_error_of([&] { kept.client.begin_update(kept.set, 6); }) == Kind::Order);
   kept.client.commit(kept.set);
   CHECK(kept_error_of([&] { kept.client.begin_update(kept.set, 5); }) == Kind::Order);
   kept.client.begin_update(kept.set);
@@ -141,6 +140,9 @@ TEMPLATE_TEST_CASE("begin_update and commit out of order are refused", "[kept]",
   KeptSet other("other", {DeviceId{0, 77}});
   CHECK(kept_error_of([&] { static_cast<void>(kept.client.kept(other, "values", 4)); }) == Kind::Order);
   CHECK(kept_error_of([&] { static_cast<void>(other.state()); }) == Kind::Order);
+  CHECK(kept_error_of([&] { KeptSet none("none", {}); }) == Kind::Order);
+  kept.set.forget();
+  CHECK(kept_error_of([&] { kept.client.begin_update(kept.set); }) == Kind::Order);
 }
 
 TEMPLATE_TEST_CASE("A commit with poisoned memory fails and marks nothing; the next whole update is committed",
@@ -191,20 +193,44 @@ TEMPLATE_TEST_CASE("With two copies an update that does not write all of its mem
   CHECK(KeptMark::from(kept.record().mark).updating);
 }
 
-TEMPLATE_TEST_CASE("A captured update begins the next epoch at each replay", "[kept]", COX_BACKENDS) {
+TEMPLATE_TEST_CASE("A graph that writes kept memory is replayed in updates alone", "[kept]", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   Kept<TestType> kept;
   kept.update(1, {1, 2, 3, 4});
-  kept.client.graph_prepare();
   kept.client.begin_update(kept.set, 2);
+  kept.client.graph_prepare();
   launch(kept.client, TestType::multiply_add(kept.handle, 1, 1));
-  kept.client.commit(kept.set);
   kept.client.graph_start_capture();
-  kept.client.begin_update(kept.set);
   launch(kept.client, TestType::multiply_add(kept.handle, 1, 1));
-  kept.client.commit(kept.set);
   const auto graph = kept.client.graph_stop_capture();
-  for (int i = 0; i < 5; ++i) graph.replay();
+  kept.client.commit(kept.set);
+  for (std::uint64_t epoch = 3; epoch < 8; ++epoch) {
+    kept.client.begin_update(kept.set, epoch);
+    graph.replay();
+    kept.client.commit(kept.set);
+  }
   CHECK(kept.values() == Values{7, 8, 9, 10});
   CHECK(KeptMark::from(kept.record().mark) == KeptMark{.generation = 1, .updating = false, .copy = 0, .epoch = 7});
+  graph.replay();
+  CHECK_THAT(failure_of(kept.client), ContainsSubstring("outside of an update"));
+  kept.client.accept(kept.handle);
+  CHECK(kept.values() == Values{7, 8, 9, 10});
+}
+
+TEMPLATE_TEST_CASE("Updates are not begun or committed in a capture", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept;
+  kept.client.graph_prepare();
+  kept.client.graph_start_capture();
+  kept.client.begin_update(kept.set, 1);
+  CHECK_THROWS_AS(kept.client.graph_stop_capture(), ServerError);
+}
+
+TEMPLATE_TEST_CASE("An update that was not committed is given up for the next one", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept;
+  kept.client.begin_update(kept.set, 1);
+  kept.client.write(kept.handle.offset_start(8), Bytes::copy_of(Values{7, 7}));
+  kept.update(2, {1, 2, 3, 4});
+  CHECK(KeptMark::from(kept.record().mark) == KeptMark{.generation = 1, .updating = false, .copy = 0, .epoch = 2});
 }

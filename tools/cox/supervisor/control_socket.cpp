@@ -1,5 +1,6 @@
 #include <coxswain/tools/cox/supervisor/control_socket.hpp>
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -9,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
@@ -78,17 +78,16 @@ ControlSocket::ControlSocket() : path_(path_of(getpid())), listener_(make_socket
 ControlSocket::~ControlSocket() { static_cast<void>(unlink(path_.c_str())); }
 
 void ControlSocket::answer(const std::function<std::string(std::string_view)>& answer) const {
-  for (;;) {
-    const FileDescriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!connection.is_open()) return;
-    if (!is_of_this_user(connection.get())) continue;
-    limit_waits(connection.get(), 1);
-    std::array<char, 64> request{};
-    const ssize_t size = recv(connection.get(), request.data(), request.size(), 0);
-    if (size <= 0) continue;
-    std::string text = answer({request.data(), static_cast<std::size_t>(size)}).substr(0, longest_answer);
-    static_cast<void>(send(connection.get(), text.data(), text.size(), MSG_NOSIGNAL));
-  }
+  const FileDescriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!connection.is_open() || !is_of_this_user(connection.get())) return;
+  constexpr int longest_ms = 100;  // between the client's connect() and its send()
+  pollfd readable{.fd = connection.get(), .events = POLLIN, .revents = 0};
+  if (poll(&readable, 1, longest_ms) <= 0) return;
+  std::array<char, 64> request{};
+  const ssize_t size = recv(connection.get(), request.data(), request.size(), MSG_DONTWAIT);
+  if (size <= 0) return;
+  const std::string text = answer({request.data(), static_cast<std::size_t>(size)}).substr(0, longest_answer);
+  static_cast<void>(send(connection.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 std::vector<pid_t> ControlSocket::supervisors() {
@@ -98,7 +97,10 @@ std::vector<pid_t> ControlSocket::supervisors() {
     pid_t process = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
     if (error != std::errc() || end != name.data() + name.size() || process <= 0) continue;
-    if (kill(process, 0) == 0 || errno == EPERM) found.push_back(process);
+    const FileDescriptor probe = make_socket(0);
+    const sockaddr_un address = address_of(entry.path());
+    if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0)
+      found.push_back(process);
   }
   std::ranges::sort(found);
   return found;

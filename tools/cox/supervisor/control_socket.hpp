@@ -23,8 +23,8 @@ class ControlSocket {
 
   /// Readable when there is a request.
   [[nodiscard]] int descriptor() const noexcept { return listener_.get(); }
-  /// Answers the requests: answer(request) returns the text for each. Requests of other users are dropped. Waits
-  /// at most a second for a request that does not come.
+  /// Answers one request, if there is one: answer(request) returns the text. A request of another user, or one that
+  /// does not come within 100 ms, is dropped.
   void answer(const std::function<std::string(std::string_view request)>& answer) const;
 
   /// The processes of this user that run a supervisor, in increasing order.

@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -57,13 +58,16 @@ std::vector<pid_t> children_of_this_process() {
   return children;
 }
 
-bool kill_children() {
+bool kill_children(const std::vector<pid_t>& others) {
+  bool none = true;
   for (const pid_t child : children_of_this_process()) {
+    if (std::ranges::find(others, child) != others.end()) continue;
     static_cast<void>(kill(child, SIGKILL));
-    while (waitpid(child, nullptr, WNOHANG) < 0 && errno == EINTR) {
-    }
+    if (waitpid(child, nullptr, WNOHANG) != child) none = false;
   }
-  return waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD;
+  // The children of one that has been reaped now are found now, too.
+  return none && std::ranges::all_of(children_of_this_process(),
+                                     [&](pid_t child) { return std::ranges::find(others, child) != others.end(); });
 }
 
 void reap_children(pid_t other) {

@@ -28,4 +28,13 @@ std::optional<std::string> fault_summary(const std::filesystem::path& report) tr
   return std::nullopt;
 }
 
+bool memory_is_lost(const std::filesystem::path& report) try {
+  std::ifstream file(report);
+  if (!file) return false;
+  const auto name = Json::parse(file).at("name").get<std::string>();
+  return name == "CUDA_ERROR_ECC_UNCORRECTABLE" || name == "CUDA_ERROR_CONTAINED";
+} catch (const Json::exception&) {
+  return false;
+}
+
 }  // namespace cox::tools

@@ -11,4 +11,8 @@ namespace cox::tools {
 /// report.
 [[nodiscard]] std::optional<std::string> fault_summary(const std::filesystem::path& report);
 
+/// Whether the report is of a GPU whose memory cannot be trusted any more: an uncorrectable error of the memory. False
+/// if the file does not exist or is not such a report.
+[[nodiscard]] bool memory_is_lost(const std::filesystem::path& report);
+
 }  // namespace cox::tools

@@ -4,15 +4,21 @@
 #include <coxswain/tools/cox/byte_text.hpp>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <iterator>
 #include <numeric>
 #include <set>
 #include <source_location>
+#include <string>
 #include <system_error>
+#include <utility>
 
 namespace cox::tools {
 namespace {
@@ -31,62 +37,115 @@ KeeperMessage duplicate_of(const std::vector<FileDescriptor>& descriptors, std::
   return message;
 }
 
+void send(int socket, const KeeperMessage& message) { send_message(socket, message, KeeperWait::Yes, here); }
+
+void send_done(int socket, std::uint64_t number = 0) {
+  KeeperMessage done;
+  done.kind = Kind::Done;
+  done.bytes = number;
+  send(socket, done);
+}
+
+bool is_readable(int descriptor) noexcept {
+  pollfd watched{.fd = descriptor, .events = POLLIN, .revents = 0};
+  return poll(&watched, 1, 0) > 0;
+}
+
 }  // namespace
 
-FileDescriptor Keeper::begin_run() {
-  int ends[2] = {-1, -1};
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    throw std::system_error(errno, std::generic_category(), "socketpair");
-  socket_.reset(ends[0]);
-  FileDescriptor of_run(ends[1]);
-  constexpr int room = 4 << 20;  // several messages with values as large as they may be
-  for (const int end : ends) static_cast<void>(setsockopt(end, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
-  if (fcntl(of_run.get(), F_SETFD, 0) != 0) throw std::system_error(errno, std::generic_category(), "fcntl");
-  // A process that was stopped in the middle of an answer must not stop the supervisor.
-  constexpr timeval longest{.tv_sec = 5, .tv_usec = 0};
-  static_cast<void>(setsockopt(ends[0], SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest)));
+Keeper::Keeper(std::filesystem::path socket_path, KeeperLimits limits)
+    : path_(std::move(socket_path)),
+      limits_(limits),
+      listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string& name = path_.native();
+  if (name.size() >= sizeof(address.sun_path)) throw std::system_error(ENAMETOOLONG, std::generic_category(), name);
+  name.copy(address.sun_path, name.size());
+  constexpr int waiting = 64;
+  if (!listener_.is_open() ||
+      bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      listen(listener_.get(), waiting) != 0)
+    throw std::system_error(errno, std::generic_category(), name);
+}
+
+Keeper::~Keeper() { static_cast<void>(unlink(path_.c_str())); }
+
+void Keeper::begin_run() noexcept {
   used_ = false;
   has_values_ = false;
   progresses_ = true;
-  return of_run;
 }
 
-bool Keeper::answer_one() {
-  if (!socket_.is_open()) return false;
-  try {
-    auto message = receive_message(socket_.get(), here);
-    if (!message) {
-      socket_.reset();
-      return false;
-    }
-    answer(std::move(*message));
-  } catch (const KeptError&) {  // not a message, or the other end is closed
-    socket_.reset();
+std::vector<int> Keeper::descriptors() const {
+  std::vector<int> all{listener_.get()};
+  for (const Connection& each : connections_) all.push_back(each.socket.get());
+  return all;
+}
+
+void Keeper::accept_all() {
+  for (;;) {
+    FileDescriptor accepted(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!accepted.is_open()) return;
+    ucred who{};
+    socklen_t size = sizeof(who);
+    if (getsockopt(accepted.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != getuid()) continue;
+    // A process that was stopped in the middle of an answer must not stop the supervisor.
+    constexpr timeval longest{.tv_sec = 5, .tv_usec = 0};
+    static_cast<void>(setsockopt(accepted.get(), SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest)));
+    connections_.push_back({std::move(accepted), who.pid});
   }
-  return socket_.is_open();
+}
+
+void Keeper::serve() {
+  accept_all();
+  std::erase_if(connections_, [this](Connection& each) {
+    while (is_readable(each.socket.get()))
+      if (!answer_one(each)) return true;
+    return false;
+  });
+}
+
+bool Keeper::answer_one(Connection& from) {
+  try {
+    auto message = receive_message(from.socket.get(), here);
+    if (!message) return false;
+    answer(std::move(*message), from);
+    return true;
+  } catch (const KeptError&) {  // not a message, or the other end is closed
+    return false;
+  }
 }
 
 bool Keeper::end_run() {
-  while (answer_one()) {
-  }
+  serve();
+  connections_.clear();
   for (auto& [name, set] : sets_) {
     std::erase_if(set.allocations, [](const auto& each) { return !each.second.is_complete; });
     set.is_open = false;
+    set.owner = 0;
   }
+  std::erase_if(sets_, [](const auto& each) { return each.second.allocations.empty(); });
   return has_values_ && progresses_;
 }
 
-void Keeper::answer(Message message) {
+void Keeper::drop_gpu_memory() {
+  for (auto& [name, set] : sets_)
+    std::erase_if(set.allocations, [](const auto& each) { return each.first.first.starts_with("GPU-"); });
+  std::erase_if(sets_, [](const auto& each) { return each.second.allocations.empty(); });
+}
+
+void Keeper::answer(Message message, const Connection& from) {
   const Kind kind = message.kind;
   try {
     switch (kind) {
-      case Kind::Open: return open(message);
-      case Kind::Keep: return keep(std::move(message));
-      case Kind::Take: return take(message);
-      case Kind::Forget: return forget(message);
-      case Kind::Values: return note_values(std::move(message));
-      case Kind::Found: return note_found(message);
-      case Kind::Close: open_set(message).is_open = false; return;
+      case Kind::Open: return open(message, from);
+      case Kind::Keep: return keep(std::move(message), from);
+      case Kind::Take: return take(message, from);
+      case Kind::Forget: return forget(message, from);
+      case Kind::Values: return note_values(std::move(message), from);
+      case Kind::Found: return note_found(message, from);
+      case Kind::Close: open_set(message, from).is_open = false; return;
       default: throw KeptError(KeptError::Kind::Supervisor, "a process has sent an answer instead of a request");
     }
   } catch (const KeptError& error) {
@@ -95,19 +154,21 @@ void Keeper::answer(Message message) {
     refusal.kind = Kind::Refused;
     refusal.number = static_cast<std::uint64_t>(error.kind());
     refusal.text = std::string(error.what()).substr(0, Message::max_text);
-    send(refusal);
+    send(from.socket.get(), refusal);
   }
 }
 
-void Keeper::open(const Message& message) {
+void Keeper::open(const Message& message, const Connection& from) {
   used_ = true;
   if (!sets_.contains(message.set) && sets_.size() == limits_.sets)
     throw KeptError(KeptError::Kind::Limit,
                     "the supervisor holds no more than " + std::to_string(limits_.sets) + " sets");
   auto [found, is_new] = sets_.try_emplace(message.set);
   Set& set = found->second;
-  if (set.is_open)
-    throw KeptError(KeptError::Kind::InUse, "the kept set '" + message.set + "' is open in another process");
+  // Another process of the run may have it only in the next run: when its owner has certainly ended.
+  if (set.is_open || (set.owner != 0 && set.owner != from.process))
+    throw KeptError(KeptError::Kind::InUse,
+                    "the kept set '" + message.set + "' is open in process " + std::to_string(set.owner));
   if (is_new || set.allocations.empty()) {
     set.schema = message.text;
     set.mode = message.name;
@@ -117,6 +178,7 @@ void Keeper::open(const Message& message) {
                                                  "' (" + set.mode + "), and was to be opened with '" + message.text +
                                                  "' (" + message.name + ")");
   set.is_open = true;
+  set.owner = from.process;
   for (const auto& [key, allocation] : set.allocations) {
     if (!allocation.is_complete) continue;
     Message held;
@@ -124,7 +186,8 @@ void Keeper::open(const Message& message) {
     held.device = key.first;
     held.name = key.second;
     held.bytes = allocation.bytes;
-    send(held);
+    held.number = allocation.epoch;
+    send(from.socket.get(), held);
   }
   for (const auto& [device, all] : set.values)
     for (const Values& values : all) {
@@ -133,18 +196,18 @@ void Keeper::open(const Message& message) {
       of_epoch.device = device;
       of_epoch.number = values.epoch;
       of_epoch.payload = values.bytes;
-      send(of_epoch);
+      send(from.socket.get(), of_epoch);
     }
   Message opened;
   opened.kind = Kind::Opened;
   opened.number = ++generation_;
-  send(opened);
+  send(from.socket.get(), opened);
 }
 
-Keeper::Set& Keeper::open_set(const Message& message) {
+Keeper::Set& Keeper::open_set(const Message& message, const Connection& from) {
   const auto found = sets_.find(message.set);
-  if (found == sets_.end() || !found->second.is_open)
-    throw KeptError(KeptError::Kind::Order, "the kept set '" + message.set + "' is not open");
+  if (found == sets_.end() || !found->second.is_open || found->second.owner != from.process)
+    throw KeptError(KeptError::Kind::Order, "the kept set '" + message.set + "' is not open in this process");
   return found->second;
 }
 
@@ -153,8 +216,8 @@ std::size_t Keeper::allocations() const noexcept {
                          [](std::size_t sum, const auto& each) { return sum + each.second.allocations.size(); });
 }
 
-void Keeper::keep(Message message) {
-  Set& set = open_set(message);
+void Keeper::keep(Message message, const Connection& from) {
+  Set& set = open_set(message, from);
   const std::pair key(message.device, message.name);
   auto found = set.allocations.find(key);
   if (found != set.allocations.end() && found->second.is_complete)
@@ -169,14 +232,15 @@ void Keeper::keep(Message message) {
   }
   Allocation& allocation = found != set.allocations.end() ? found->second : set.allocations[key];
   allocation.bytes = message.bytes;
+  std::from_chars(message.text.data(), message.text.data() + message.text.size(), allocation.epoch);
   std::ranges::copy(message.sizes, std::back_inserter(allocation.sizes));
   std::ranges::move(message.descriptors, std::back_inserter(allocation.descriptors));
   allocation.is_complete = message.number == 1;
-  send(Kind::Done);
+  send_done(from.socket.get());
 }
 
-void Keeper::take(const Message& message) {
-  Set& set = open_set(message);
+void Keeper::take(const Message& message, const Connection& from) {
+  Set& set = open_set(message, from);
   const auto found = set.allocations.find({message.device, message.name});
   if (found == set.allocations.end() || !found->second.is_complete)
     throw KeptError(KeptError::Kind::Order, "no memory '" + message.name + "' of the kept set '" + message.set +
@@ -186,26 +250,30 @@ void Keeper::take(const Message& message) {
     const std::size_t count = std::min(Message::max_pieces, allocation.sizes.size() - first);
     Message pieces = duplicate_of(allocation.descriptors, first, count);
     pieces.kind = Kind::Pieces;
+    pieces.device = message.device;
+    pieces.name = message.name;
     pieces.number = first + count == allocation.sizes.size() ? 1 : 0;
     const auto begin = allocation.sizes.begin() + static_cast<std::ptrdiff_t>(first);
     pieces.sizes.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
-    send(pieces);
+    send(from.socket.get(), pieces);
   }
 }
 
-void Keeper::forget(const Message& message) {
-  Set& set = open_set(message);
+void Keeper::forget(const Message& message, const Connection& from) {
+  Set& set = open_set(message, from);
   if (message.name.empty()) {
     set.allocations.clear();
     set.values.clear();
+    set.last_found = 0;
+    set.runs_without_commit = 0;
   } else {
     set.allocations.erase({message.device, message.name});
   }
-  send(Kind::Done);
+  send_done(from.socket.get());
 }
 
-void Keeper::note_values(Message message) {
-  std::deque<Values>& values = open_set(message).values[message.device];
+void Keeper::note_values(Message message, const Connection& from) {
+  std::deque<Values>& values = open_set(message, from).values[message.device];
   // After a restart without a common epoch the numbers go on from the greatest; what follows is of another history.
   std::erase_if(values, [&](const Values& each) { return each.epoch >= message.number; });
   values.push_back({message.number, std::move(message.payload)});
@@ -213,24 +281,13 @@ void Keeper::note_values(Message message) {
   has_values_ = true;
 }
 
-void Keeper::note_found(const Message& message) {
-  Set& set = open_set(message);
+void Keeper::note_found(const Message& message, const Connection& from) {
+  Set& set = open_set(message, from);
   const bool progresses = message.number > set.last_found;
   set.runs_without_commit = progresses ? 0 : set.runs_without_commit + 1;
   set.last_found = message.number;
   if (!progresses) progresses_ = false;
-  Message done;
-  done.kind = Kind::Done;
-  done.bytes = set.runs_without_commit;
-  send(done);
-}
-
-void Keeper::send(const Message& message) { send_message(socket_.get(), message, KeeperWait::Yes, here); }
-
-void Keeper::send(Kind kind) {
-  Message message;
-  message.kind = kind;
-  send(message);
+  send_done(from.socket.get(), set.runs_without_commit);
 }
 
 bool Keeper::holds_memory() const noexcept { return allocations() != 0; }
@@ -257,7 +314,7 @@ std::string Keeper::to_string() const {
       if (!values.empty()) last = std::max(last, values.back().epoch);
     text += name + ": " + std::to_string(set.allocations.size()) + " allocations, " + short_byte_count(bytes) + " on ";
     for (const std::string& device : devices) text += (device == *devices.begin() ? "" : ", ") + device;
-    text += ", last commit " + std::to_string(last) + "\n";
+    text += ", values of update " + std::to_string(last) + "\n";
   }
   return text;
 }

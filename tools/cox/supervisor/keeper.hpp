@@ -3,12 +3,13 @@
 #include <coxswain/runtime/kept/file_descriptor.hpp>
 #include <coxswain/runtime/kept/keeper_message.hpp>
 
+#include <sys/types.h>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,41 +26,51 @@ struct KeeperLimits {
 };
 
 /// Holds the kept memory of a program from run to run: its file descriptors, and the host values of its last commits.
-/// Never opens a device. Answers the messages of the runs (KeeperMessage); each run has a connection of its own. One
-/// thread.
+/// Never opens a device. Answers the messages of the processes of a run (KeeperMessage), each on a connection of its
+/// own. One thread.
 class Keeper {
  public:
-  explicit Keeper(KeeperLimits limits = {}) noexcept : limits_(limits) {}
+  /// Processes connect to a socket at this path, in a folder that the user alone can access. Throws std::system_error.
+  explicit Keeper(std::filesystem::path socket, KeeperLimits limits = {});
+  Keeper(const Keeper&) = delete;
+  Keeper& operator=(const Keeper&) = delete;
+  ~Keeper();
 
-  /// Begins a run. Returns the socket for its process, which inherits it across exec. Precondition: no run is open.
-  /// Throws std::system_error.
-  [[nodiscard]] FileDescriptor begin_run();
-  /// The socket on which the run asks; readable when answer_one() has something to do.
-  [[nodiscard]] int socket() const noexcept { return socket_.get(); }
-  /// Reads one message and answers it. Returns false if all processes of the run have closed the socket. A process that
-  /// sends something else than messages is disconnected.
-  bool answer_one();
-  /// Ends the run: all its processes have ended. Takes what it has sent before, and drops allocations of which not all
-  /// pieces have arrived. Returns whether a successor is likely to make progress: the run has given values of an update
-  /// to be committed, and the one before it has committed one, too.
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
+  /// Begins a run. Precondition: no run is open.
+  void begin_run() noexcept;
+  /// Descriptors to wait for: readable when serve() has something to do.
+  [[nodiscard]] std::vector<int> descriptors() const;
+  /// Accepts connections, and answers the messages that have arrived. Does not wait, but for a process that does not
+  /// read its answer: at most 5 s, then it is disconnected. So is a process that sends something else than messages.
+  void serve();
+  /// Ends the run: all its processes have ended. Takes what they have sent before, and drops allocations of which not
+  /// all pieces have arrived. Returns whether a successor is likely to make progress: the run has given values of an
+  /// update to be committed, and the one before it has committed one, too.
   bool end_run();
+  /// The memory of all GPUs is lost.
+  void drop_gpu_memory();
 
   /// Whether a process of this run has opened a set.
   [[nodiscard]] bool was_used() const noexcept { return used_; }
   /// Whether anything is held, so that a successor finds it.
   [[nodiscard]] bool holds_memory() const noexcept;
   [[nodiscard]] std::uint64_t bytes() const noexcept;
-  [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
-  /// "model: 12 allocations, 64 GiB on host:0, host:1, last commit 117": a line for each set.
+  /// "model: 12 allocations, 64 GB on host:0, host:1, values of update 117": a line for each set.
   [[nodiscard]] std::string to_string() const;
 
  private:
   using Message = KeeperMessage;
+  struct Connection {
+    FileDescriptor socket;
+    pid_t process;
+  };
   struct Allocation {
     std::uint64_t bytes = 0;
+    std::uint64_t epoch = 0;  // of the last update before it was made
     std::vector<std::uint64_t> sizes;
     std::vector<FileDescriptor> descriptors;
-    bool is_complete = false;  ///< all pieces have arrived
+    bool is_complete = false;  // all pieces have arrived
   };
   struct Values {
     std::uint64_t epoch = 0;
@@ -72,22 +83,27 @@ class Keeper {
     std::map<std::string, std::deque<Values>> values;                       // by device, the oldest first
     std::uint64_t last_found = 0;  // the epoch at which a run has found the memory last
     std::uint64_t runs_without_commit = 0;
-    bool is_open = false;  // in this run
+    pid_t owner = 0;       // the process of this run that has opened it; 0: none
+    bool is_open = false;  // by the owner
   };
-  void answer(Message message);
-  void open(const Message& message);
-  void keep(Message message);
-  void take(const Message& message);
-  void forget(const Message& message);
-  void note_values(Message message);
-  void note_found(const Message& message);
-  [[nodiscard]] Set& open_set(const Message& message);
-  [[nodiscard]] std::size_t allocations() const noexcept;
-  void send(const Message& message);
-  void send(Message::Kind kind);
 
-  KeeperLimits limits_;
-  FileDescriptor socket_;
+  void accept_all();
+  // Returns false if the process is to be disconnected.
+  [[nodiscard]] bool answer_one(Connection& from);
+  void answer(Message message, const Connection& from);
+  void open(const Message& message, const Connection& from);
+  void keep(Message message, const Connection& from);
+  void take(const Message& message, const Connection& from);
+  void forget(const Message& message, const Connection& from);
+  void note_values(Message message, const Connection& from);
+  void note_found(const Message& message, const Connection& from);
+  [[nodiscard]] Set& open_set(const Message& message, const Connection& from);
+  [[nodiscard]] std::size_t allocations() const noexcept;
+
+  const std::filesystem::path path_;
+  const KeeperLimits limits_;
+  FileDescriptor listener_;
+  std::vector<Connection> connections_;
   std::uint64_t generation_ = 0;
   bool used_ = false;
   bool has_values_ = false;  // of an update of this run

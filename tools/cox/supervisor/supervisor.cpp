@@ -7,11 +7,9 @@
 #include <coxswain/tools/cox/supervisor/fault_summary.hpp>
 
 #include <poll.h>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <ctime>
-#include <initializer_list>
 #include <system_error>
 #include <utility>
 
@@ -20,29 +18,30 @@ namespace {
 
 using Clock = RestartPolicy::Clock;
 
+constexpr int cannot_run = 126;
+constexpr int not_found = 127;
+
 // Blocks until one of the descriptors is readable or the time has elapsed; may return early. Without `longest`, no time
-// limit. Descriptors of -1 are left out.
-void wait_readable(std::initializer_list<int> descriptors, std::optional<std::chrono::nanoseconds> longest) noexcept {
+// limit.
+void wait_readable(const std::vector<int>& descriptors, std::optional<std::chrono::nanoseconds> longest) {
   constexpr std::chrono::nanoseconds::rep second = 1'000'000'000;
-  std::array<pollfd, 3> watched{};
-  std::size_t count = 0;
-  for (const int descriptor : descriptors)
-    watched[count++] = {.fd = descriptor, .events = POLLIN, .revents = 0};  // poll() leaves out negative ones
+  std::vector<pollfd> watched;
+  for (const int descriptor : descriptors) watched.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
   const std::chrono::nanoseconds most = longest.value_or(std::chrono::nanoseconds(0));
   const timespec time{.tv_sec = most.count() / second, .tv_nsec = most.count() % second};
-  static_cast<void>(ppoll(watched.data(), count, longest ? &time : nullptr, nullptr));
-}
-
-bool readable(int descriptor) noexcept {
-  pollfd watched{.fd = descriptor, .events = POLLIN, .revents = 0};
-  return descriptor >= 0 && poll(&watched, 1, 0) > 0;
+  static_cast<void>(ppoll(watched.data(), watched.size(), longest ? &time : nullptr, nullptr));
 }
 
 }  // namespace
 
 Supervisor::Supervisor(std::vector<std::string> program, const RestartLimits& limits, RestartCauses causes,
                        std::ostream& err)
-    : program_(std::move(program)), limits_(limits), causes_(std::move(causes)), err_(err), policy_(limits) {
+    : program_(std::move(program)),
+      limits_(limits),
+      causes_(std::move(causes)),
+      err_(err),
+      policy_(limits),
+      keeper_(folder_.path() / "kept") {
   adopt_orphans();
   try {
     control_.emplace();
@@ -54,20 +53,20 @@ Supervisor::Supervisor(std::vector<std::string> program, const RestartLimits& li
 int Supervisor::run() try {
   for (;;) {
     const Clock::time_point began = Clock::now();
-    const ProgramEnd end = run_once();
-    const bool reloads = std::exchange(reload_requested_, false);
-    const bool restarts = reloads || causes_.contain(end) || (end.signal != 0 && keeper_.holds_memory());
+    const std::optional<ProgramEnd> ended = try_run();
+    const ProgramEnd end = ended.value_or(ProgramEnd{.code = cannot_run, .signal = 0});
+    const bool reloads = std::exchange(reload_requested_, false) && ended;
+    const bool restarts = !ended || reloads || causes_.contain(end) || (end.signal != 0 && keeper_.holds_memory());
     if (exit_requested_ || !restarts) return end.exit_code();
-    const bool progresses = finish_run();
+    const bool progresses = finish_run() && keeper_.holds_memory();
     if (exit_requested_) return end.exit_code();
-    if (reloads || (progresses && keeper_.holds_memory())) {
+    if (reloads || progresses) {
       report_end(end, (reloads ? "reload" : "restart " + std::to_string(restarts_ + 1)) + " with " +
                           short_byte_count(keeper_.bytes()) + " of kept memory");
       ++restarts_;
       continue;
     }
-    const Clock::time_point ended = Clock::now();
-    const auto delay = policy_.restart(ended, ended - began);
+    const auto delay = policy_.restart(Clock::now(), Clock::now() - began);
     const std::string limit = std::to_string(limits_.restarts) + " within " + format_duration(limits_.within);
     if (!delay) {
       report_end(end, "not restarted: the limit is " + limit);
@@ -79,35 +78,50 @@ int Supervisor::run() try {
     if (const auto signal = back_off(*delay)) return ProgramEnd{.code = 0, .signal = *signal}.exit_code();
   }
 } catch (const std::system_error& error) {
-  constexpr int cannot_run = 126;
-  constexpr int not_found = 127;
-  err_ << "cox run: cannot start '" << program_.front() << "': " << error.code().message() << "\n" << std::flush;
+  report_not_started(error);
   return error.code() == std::errc::no_such_file_or_directory ? not_found : cannot_run;
+}
+
+// A program that cannot be started, for instance while its file is being replaced, is tried again if memory is held for
+// it. Returns std::nullopt then.
+std::optional<ProgramEnd> Supervisor::try_run() try { return run_once(); } catch (const std::system_error& error) {
+  if (!keeper_.holds_memory()) throw;
+  report_not_started(error);
+  return std::nullopt;
+}
+
+void Supervisor::report_not_started(const std::system_error& error) {
+  err_ << "cox run: cannot start '" << program_.front() << "': " << error.code().message() << "\n" << std::flush;
 }
 
 ProgramEnd Supervisor::run_once() {
   EnvironmentChanges changes{{"COX_RESTART", std::to_string(restarts_)},
                              {"COX_FAULT_REPORT", report(restarts_)},
-                             {"COX_LAST_FAULT", std::nullopt}};
+                             {"COX_LAST_FAULT", std::nullopt},
+                             {KeeperConnection::variable, keeper_.path()}};
   if (restarts_ > 0 && std::filesystem::exists(report(restarts_ - 1)))
     changes["COX_LAST_FAULT"] = report(restarts_ - 1);
   if (restarts_ > 1) std::filesystem::remove(report(restarts_ - 2));
-  FileDescriptor connection = keeper_.begin_run();
-  changes[KeeperConnection::variable] = std::to_string(connection.get());
+  keeper_.begin_run();
   ChildProcess child(program_, changes, descriptors_.before());
   began_ = Clock::now();
-  connection.reset();             // the end of the program's processes must be the end of the connection
   forward(child, From::Anybody);  // signals that arrived before the program had started
   return wait_for(child);
+}
+
+std::vector<int> Supervisor::descriptors() const {
+  std::vector<int> all = keeper_.descriptors();
+  all.push_back(signals_.descriptor());
+  if (control_) all.push_back(control_->descriptor());
+  return all;
 }
 
 ProgramEnd Supervisor::wait_for(ChildProcess& child) {
   for (;;) {
     const auto end = child.end();
-    while (readable(keeper_.socket()) && keeper_.answer_one()) {
-    }
+    keeper_.serve();
     if (end) return *end;
-    wait_readable({signals_.descriptor(), keeper_.socket(), control_ ? control_->descriptor() : -1}, std::nullopt);
+    wait_readable(descriptors(), std::nullopt);
     forward(child, From::Processes);
     answer_requests(&child);
     reap_children(child.id());
@@ -140,21 +154,25 @@ std::string Supervisor::status(const ChildProcess* child) const {
 }
 
 bool Supervisor::finish_run() {
-  if (!keeper_.was_used()) return keeper_.end_run();
-  while (!kill_children()) {
-    wait_readable({signals_.descriptor()}, std::chrono::milliseconds(10));
-    while (const auto signal = signals_.take())
-      if (CaughtSignals::requests_exit(signal->number)) exit_requested_ = true;
+  if (keeper_.was_used()) {
+    const Clock::time_point begin = Clock::now();
+    for (bool reported = false; !kill_children(children_before_);) {
+      if (!reported && Clock::now() - begin > std::chrono::seconds(5)) {
+        reported = true;
+        err_ << "cox run: waits for processes of '" << program_.front()
+             << "' that have been killed and have not ended: they may still write its kept memory\n"
+             << std::flush;
+      }
+      wait_readable(descriptors(), std::chrono::milliseconds(10));
+      while (const auto signal = signals_.take())
+        if (CaughtSignals::requests_exit(signal->number)) exit_requested_ = true;
+      answer_requests(nullptr);
+      if (exit_requested_) return false;
+    }
   }
-  return keeper_.end_run();
-}
-
-void Supervisor::forward(ChildProcess& child, From from) {
-  while (const auto signal = signals_.take()) {
-    if (CaughtSignals::requests_exit(signal->number)) exit_requested_ = true;
-    const bool wanted = from == From::Anybody || !signal->from_kernel || signal->number == SIGHUP;
-    if (wanted && CaughtSignals::is_passed_on(signal->number)) child.send(signal->number);
-  }
+  const bool progresses = keeper_.end_run();
+  if (memory_is_lost(report(restarts_))) keeper_.drop_gpu_memory();
+  return progresses;
 }
 
 std::optional<int> Supervisor::back_off(std::chrono::nanoseconds delay) {
@@ -166,7 +184,7 @@ std::optional<int> Supervisor::back_off(std::chrono::nanoseconds delay) {
     answer_requests(nullptr);
     const Clock::time_point now = Clock::now();
     if (now >= until || std::exchange(reload_requested_, false)) return std::nullopt;
-    wait_readable({signals_.descriptor(), control_ ? control_->descriptor() : -1}, until - now);
+    wait_readable(descriptors(), until - now);
   }
 }
 

@@ -3,12 +3,14 @@
 #include <coxswain/tools/cox/supervisor/caught_signals.hpp>
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 #include <coxswain/tools/cox/supervisor/control_socket.hpp>
+#include <coxswain/tools/cox/supervisor/descendants.hpp>
 #include <coxswain/tools/cox/supervisor/descriptor_limit.hpp>
 #include <coxswain/tools/cox/supervisor/keeper.hpp>
 #include <coxswain/tools/cox/supervisor/private_folder.hpp>
 #include <coxswain/tools/cox/supervisor/restart_causes.hpp>
 #include <coxswain/tools/cox/supervisor/restart_policy.hpp>
 
+#include <sys/types.h>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +18,7 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace cox::tools {
@@ -50,7 +53,11 @@ class Supervisor {
   // forwarded.
   enum class From : std::uint8_t { Anybody, Processes };
 
+  [[nodiscard]] std::optional<ProgramEnd> try_run();
   [[nodiscard]] ProgramEnd run_once();
+  void report_not_started(const std::system_error& error);
+  // Readable when there is something to do.
+  [[nodiscard]] std::vector<int> descriptors() const;
   [[nodiscard]] ProgramEnd wait_for(ChildProcess& child);
   void forward(ChildProcess& child, From from);
   // `child`: null while none runs.
@@ -72,6 +79,7 @@ class Supervisor {
   PrivateFolder folder_;
   Keeper keeper_;
   DescriptorLimit descriptors_;
+  const std::vector<pid_t> children_before_ = children_of_this_process();
   std::optional<ControlSocket> control_;         // none if it cannot be created
   std::chrono::steady_clock::time_point began_;  // of the run
   CaughtSignals signals_;
