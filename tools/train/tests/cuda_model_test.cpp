@@ -18,7 +18,7 @@ void check(const cox::HostClient& client, const train::ModelShape& shape, std::s
   const train::ParameterList list(shape, train::stage_of(shape, 0, 1));
   const auto expected = run_model(train::Device<train::HostBackend>(client), shape, samples);
   const auto got = [&](train::Precision precision) {
-    return run_model(train::Device<train::EmulatedBackend>(client, precision), shape, samples);
+    return run_model(train::Device<train::EmulatedBackend>(client, precision), shape, samples, &expected);
   };
   compare(got(train::Precision::Float32), expected, list, 2e-5, std::string("fp32, ") + name);
   compare(got(train::Precision::Bfloat16), expected, list, 0.03, std::string("bf16, ") + name);
