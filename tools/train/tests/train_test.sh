@@ -154,6 +154,10 @@ END
       fail "not two checkpoints: $(ls saved)"
     run_code 3 other --checkpoint saved --resume --seed 2
     has other "is of another run"
+    run_code 3 buckets --checkpoint saved --resume --bucket-kib 512
+    has buckets "is of another run"
+    run_code 3 separate --checkpoint saved --resume --separate-gradients
+    has separate "is of another run"
     run_code 3 unasked --checkpoint saved
     has unasked "continue with --resume"
     damage saved/step-0000000015.checkpoint

@@ -182,6 +182,8 @@ std::string fingerprint(const Options& options, std::uint64_t text_checksum) {
   add("heads", shape.heads);
   add("width", shape.width);
   add("tied", static_cast<int>(shape.tied));
+  add("owned-buckets", static_cast<int>(options.owned_buckets));
+  add("bucket-bytes", options.bucket_bytes);
   add("batch", options.batch);
   add("micro-batches", options.micro_batches);
   add("steps", options.steps);

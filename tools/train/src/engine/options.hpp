@@ -81,8 +81,8 @@ struct Options {
 /// Reads the command line. Prints help or an error and ends the process where that is what the arguments ask for.
 [[nodiscard]] Options parse_options(int argc, const char* const* argv);
 
-/// Describes everything that the values of a training run depend on. A run may continue only a checkpoint with the same
-/// text.
+/// Describes the options and the text that the values of a training run depend on, to the last digit. A run may
+/// continue only a checkpoint with the same description. Not described: whether there is cuBLASLt, and which version.
 [[nodiscard]] std::string fingerprint(const Options& options, std::uint64_t text_checksum);
 
 }  // namespace train
