@@ -77,6 +77,10 @@ case $scenario in
     run_code 1 diverges --fault diverge@20
     has diverges "replicas DIFFER"
     run_code 2 unknown --no-such-option
+    run_code 2 alone --devices "$kind:1" --fault missing@5 --timeout 500ms
+    has alone "needs two devices or more"
+    run_code 2 alone_random --devices "$kind:1" --fault random@5 --timeout 500ms
+    has alone_random "needs two devices or more"
     ;;
   repeatable) # Two runs of the same command are equal.
     run first "$@"

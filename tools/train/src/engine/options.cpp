@@ -63,6 +63,8 @@ void check(const Options& options) {
   if (options.precision == Precision::Bfloat16 && options.device_type == host_type)
     refuse("--type bf16 needs GPUs (--devices cuda:COUNT): host devices compute with fp32");
   if (options.fault == FaultKind::Gpu && options.device_type == host_type) refuse("--fault gpu needs GPUs");
+  if ((options.fault == FaultKind::Missing || options.fault == FaultKind::Random) && options.devices < 2)
+    refuse("this --fault needs two devices or more: a rank that is missing waits until another one fails");
   if (options.resume && options.checkpoints.empty()) refuse("--resume needs --checkpoint");
   if ((options.fault == FaultKind::Missing || options.fault == FaultKind::Random) && options.timeout.empty())
     refuse("this --fault needs --timeout: the other ranks wait that long for one that is missing");
