@@ -173,12 +173,15 @@ END
     has unwritable "checkpoints: 0 written, 3 failed"
     ;;
   killed) # The process is killed at some point after its first checkpoint.
+    small+=(--batch 16) # long enough that 28 steps do not end before the kill
     run whole "$@"
     "$program" "${small[@]}" "$@" --checkpoint saved --every 2 >killed.out 2>&1 &
     process=$!
     until compgen -G 'saved/*.checkpoint' >/dev/null || ! kill -0 $process 2>/dev/null; do :; done
     kill -KILL $process 2>/dev/null || true
-    wait $process || true
+    code=0
+    wait $process || code=$?
+    [[ $code == 137 ]] || fail "killed ended with exit code $code before it was killed"
     run resumed "$@" --checkpoint saved --every 2 --resume
     if grep -q 'continues after step 0' resumed.out; then fail "no checkpoint was found"; fi
     same whole resumed
