@@ -61,7 +61,7 @@ class Attempt {
       results_[i] = rank.emplace(job_, *client).run();
     } catch (...) {
       errors_[i] = std::current_exception();
-      if (client) leave(*client, job_, errors_[i], rank);
+      if (client) ignore_failure([&] { leave(*client, job_, errors_[i], rank); });
       job_.failure.raise();
     }
   }
@@ -77,12 +77,12 @@ class Attempt {
     rank.reset();
     ignore_failure([&] { client.sync().get(); });
   }
-  // The device, or another device of the communicator, may be closed.
+  // The device, or another device of the communicator, may be closed; memory may be exhausted.
   template <class F>
   static void ignore_failure(F&& f) {
     try {
       f();
-    } catch (const cox::Error&) {
+    } catch (...) {  // the first failure is reported
     }
   }
 
