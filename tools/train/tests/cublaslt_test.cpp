@@ -12,7 +12,7 @@
 
 namespace lt = train::cublaslt;
 
-static_assert(lt::success == CUBLAS_STATUS_SUCCESS);
+static_assert(lt::success == CUBLAS_STATUS_SUCCESS && lt::not_supported == CUBLAS_STATUS_NOT_SUPPORTED);
 static_assert(lt::compute_32f == CUBLAS_COMPUTE_32F);
 static_assert(lt::real_32f == CUDA_R_32F && lt::real_16bf == CUDA_R_16BF);
 static_assert(lt::operation_none == CUBLAS_OP_N && lt::operation_transpose == CUBLAS_OP_T);

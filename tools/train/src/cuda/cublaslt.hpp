@@ -16,7 +16,8 @@ struct MatmulDesc;
 struct MatrixLayout;
 struct MatmulPreference;
 
-inline constexpr int success = 0;  // CUBLAS_STATUS_SUCCESS
+inline constexpr int success = 0;         // CUBLAS_STATUS_SUCCESS
+inline constexpr int not_supported = 15;  // CUBLAS_STATUS_NOT_SUPPORTED
 inline constexpr int compute_32f = 68;
 inline constexpr int real_32f = 0;    // CUDA_R_32F
 inline constexpr int real_16bf = 14;  // CUDA_R_16BF

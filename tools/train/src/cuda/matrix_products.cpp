@@ -3,6 +3,7 @@
 #include <coxswain/runtime/launch/kernel_arguments.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -48,6 +49,8 @@ class MatrixProducts::Plan {
   void choose(cublaslt::Context* context, std::size_t alignment) {
     cublaslt::MatmulPreference* preference = nullptr;
     check(lt_.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
+    const std::unique_ptr<cublaslt::MatmulPreference, decltype(lt_.preference_destroy)> guard(preference,
+                                                                                              lt_.preference_destroy);
     const auto set = [&](int attribute, const auto& value) {
       check(lt_.preference_set(preference, attribute, &value, sizeof(value)), "cublasLtMatmulPreferenceSetAttribute");
     };
@@ -59,9 +62,13 @@ class MatrixProducts::Plan {
     cublaslt::HeuristicResult result{};
     int found = 0;
     const int status = lt_.heuristic(context, desc_, first_, second_, result_, result_, preference, 1, &result, &found);
-    lt_.preference_destroy(preference);
+    // Only a shape without an algorithm is left to the plain kernel. Any other failure, such as of memory, may happen
+    // on one rank alone, whose digits would then be others.
+    if (status != cublaslt::not_supported) check(status, "cublasLtMatmulAlgoGetHeuristic");
+    const bool none = status == cublaslt::not_supported || found == 0;
+    if (!none && result.state != cublaslt::not_supported) check(result.state, "cublasLtMatmulAlgoGetHeuristic");
     chosen_ = true;
-    refused_ = status != cublaslt::success || found == 0 || result.state != cublaslt::success;
+    refused_ = none || result.state == cublaslt::not_supported;
     algorithm_ = result.algorithm;
   }
   void run(cublaslt::Context* context, bool accumulate, CUstream_st* stream, std::span<void* const> buffers) {

@@ -22,9 +22,11 @@ class MatrixProducts {
 
   MatrixProducts(const cox::CudaClient& client, Precision precision);
 
-  /// Queues out = a b, with `bias` [n] added to each row unless it is null. Returns false, without queueing anything,
-  /// if there is no cuBLASLt or it has no algorithm for this shape. The first product of a shape blocks as
-  /// ComputeClient::call_quiet does, because cuBLASLt loads code; it must not be captured.
+  /// Queues out = a b, with `bias` [n] added to each row unless it is null. Returns false if there is no cuBLASLt or it
+  /// has no algorithm for this shape; the product must then be computed by other means. The first product of a shape
+  /// blocks as ComputeClient::call_quiet does, because cuBLASLt loads code; it must not be captured. If it returns
+  /// false, it has queued an operation that counts as one that writes `out`, but writes nothing; later ones queue
+  /// nothing. Other failures of cuBLASLt are those of the operation.
   [[nodiscard]] bool multiply(const cox::CudaClient& client, const cox::Handle& out, const cox::Handle& a,
                               const cox::Handle& b, const cox::Handle* bias, const Product& shape,
                               std::source_location site);
