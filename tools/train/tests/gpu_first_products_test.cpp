@@ -28,9 +28,14 @@ cox::Handle filled(const cox::CudaClient& client, std::size_t count, float value
   return client.create(cox::Bytes::from_vector(std::vector<float>(count, value)));
 }
 
+/// What the sums have done so far.
+struct Progress {
+  std::atomic<std::size_t> count{0};
+  std::atomic<bool> failed{false};
+};
+
 /// Sums between both GPUs until `done`. Returns their number.
-std::size_t run_sums(const cox::CommunicationId& ranks, std::atomic<std::size_t>& count,
-                     const std::atomic<bool>& done) {
+std::size_t run_sums(const cox::CommunicationId& ranks, Progress& progress, const std::atomic<bool>& done) {
   std::vector<cox::CudaClient> clients;
   std::vector<cox::Handle> in;
   std::vector<cox::Handle> out;
@@ -44,15 +49,15 @@ std::size_t run_sums(const cox::CommunicationId& ranks, std::atomic<std::size_t>
       for (std::size_t rank = 0; rank < clients.size(); ++rank)
         clients[rank].all_reduce(in[rank], out[rank], cox::ElementType::F32, ranks);
     for (const cox::CudaClient& client : clients) client.sync().get();
-    count += between_waits;
+    progress.count += between_waits;
   }
   for (std::size_t rank = 0; rank < clients.size(); ++rank)
     for (const float sum : clients[rank].read_one(out[rank]).to_vector<float>()) require(sum == 3, "a sum is wrong");
-  return count;
+  return progress.count;
 }
 
-/// The first products of all shapes on one GPU, as cox-train does them.
-void run_products(cox::DeviceId device, const std::atomic<std::size_t>& sums) {
+/// The first products of all shapes on one GPU, as cox-train does them. Returns early if the sums fail.
+void run_products(cox::DeviceId device, const Progress& sums) {
   const cox::CudaClient client = cox::CudaClient::load(device);
   train::MatrixProducts products(client, train::Precision::Float32);
   for (std::size_t i = 1; i <= shapes; ++i) {
@@ -60,7 +65,10 @@ void run_products(cox::DeviceId device, const std::atomic<std::size_t>& sums) {
     const cox::Handle a = filled(client, shape.m * shape.k, 1);
     const cox::Handle b = filled(client, shape.k * shape.n, 2);
     const cox::Handle out = filled(client, shape.m * shape.n, 0);
-    for (const std::size_t before = sums; sums == before;) std::this_thread::yield();  // sums are running
+    for (const std::size_t before = sums.count; sums.count == before;) {  // until sums are running
+      if (sums.failed) return;
+      std::this_thread::yield();
+    }
     require(products.multiply(client, out, a, b, nullptr, shape, std::source_location::current()),
             "cuBLASLt has no algorithm for a shape");
     for (const float value : client.read_one(out).to_vector<float>())
@@ -86,20 +94,28 @@ int main() {
   }
   const auto begin = std::chrono::steady_clock::now();
   const cox::CommunicationId ranks{{cox::cuda_device_type, 0}, {cox::cuda_device_type, 1}};
-  std::atomic<std::size_t> count{0};
+  Progress progress;
   std::atomic<bool> done{false};
-  auto sums = std::async(std::launch::async, [&] { return run_sums(ranks, count, done); });
+  auto sums = std::async(std::launch::async, [&] {
+    try {
+      return run_sums(ranks, progress, done);
+    } catch (...) {
+      progress.failed = true;
+      throw;
+    }
+  });
   std::vector<std::future<void>> products;
   for (const cox::DeviceId device : ranks.devices())
-    products.push_back(std::async(std::launch::async, [&, device] { run_products(device, count); }));
+    products.push_back(std::async(std::launch::async, [&, device] { run_products(device, progress); }));
   for (std::future<void>& one : products) {
     wait_for(one, "a GPU's first products", begin + patience);
     one.get();
   }
   done = true;
   wait_for(sums, "the sums", begin + patience);
+  const std::size_t count = sums.get();  // throws the error of a sum
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  std::printf("%zu first products on each of 2 GPUs during %zu sums, %.1f s\n", shapes, sums.get(), seconds);
+  std::printf("%zu first products on each of 2 GPUs during %zu sums, %.1f s\n", shapes, count, seconds);
   cox::shutdown_all();
   std::puts("ok");
   return 0;
