@@ -32,6 +32,7 @@ import numpy as np
 import train
 from checkpoint import read_checkpoint
 from model import Rules, Shape, initial_values
+from outcome import has_trained
 
 FACTOR = 4.0
 FLOOR = 4 * 2.0**-21  # four times the distance of neighbouring numbers in fp32 between 4 and 8
@@ -83,8 +84,7 @@ def run_program(options, *more):
             command += ["--vocabulary", str(options.vocabulary)]
         command += [*options.more, *more]
         result = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
-        # 1: the loss did not fall, which is no concern here.
-        if result.returncode not in (0, 1) or not file.exists():
+        if not has_trained(result.returncode, result.stdout) or not file.exists():
             raise NoComparison(f"{' '.join(command)} ended with exit code {result.returncode}:\n{result.stdout}")
         return read_losses(file)
 
