@@ -21,7 +21,8 @@ namespace train {
 
 /// The work of one training step on one rank: forward and backward pass, exchange of gradients, update. Queues it on
 /// the stream of the calling thread, or captures it once and replays it. One object for each rank and attempt; used by
-/// one thread. No call waits for the device, except the capture, which waits for the device thread.
+/// one thread. No call waits for the device, except the capture, which waits for the device thread, and on GPUs the
+/// first product of each shape (see MatrixProducts).
 template <class Backend>
 class TrainingStep {
  public:

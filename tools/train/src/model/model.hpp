@@ -16,7 +16,8 @@
 namespace train {
 
 /// Parameters, gradients and activations of one stage on one device. All calls queue work on the stream of the calling
-/// thread and return; none waits for the device. To be used by one thread.
+/// thread and return; none waits for the device, except on GPUs the first product of each shape (see MatrixProducts).
+/// To be used by one thread.
 template <class Backend>
 class Model {
  public:
