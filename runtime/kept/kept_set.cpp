@@ -75,10 +75,11 @@ KeptSet::~KeptSet() {
     each->record.handles = {};
     for (auto& [name, memory] : each->memory) memory.handles = {};
   }
-  // Work that still uses the memory is not in order with that of another set over the same memory.
-  const bool idle = is_idle();
+  // Work that still uses the memory is not in order with that of another set over the same memory. Without a supervisor
+  // another set has other memory.
+  const bool can_be_reopened = keeper_ == nullptr || is_idle();
   devices_.clear();
-  if (!idle) return;
+  if (!can_be_reopened) return;
   if (keeper_ != nullptr) keeper_->close(name_);
   OpenSets::of_process().remove(name_);
 }

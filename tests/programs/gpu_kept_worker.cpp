@@ -56,9 +56,10 @@ int main(int argc, char** argv) {
   last.set_stream(cox::StreamId::allocate());
   const cox::Handle unused = last.empty(8);
   fail.prepare(last.device_id());
-  devices.end_soon = [&](const std::string& fault) {
-    std::thread([&, fault] {
+  devices.end_soon = [&](const std::string& fault, const char* file) {
+    std::thread([&, fault, file] {
       kept_worker::wait_at_random(std::chrono::milliseconds(60));
+      kept_worker::note(file, "fault " + kept_worker::now_in_ms());
       if (fault == "kill") std::raise(SIGKILL);
       const std::uint32_t kind = fault == "trap" ? 0 : fault == "address" ? 1 : 2;
       last.launch(fail, cox::CubeCount::single(), cox::KernelArguments().with_buffer(unused).with_scalar(kind));

@@ -17,9 +17,10 @@ int main(int argc, char** argv) {
                         });
           },
       .end_soon =
-          [](const std::string&) {
-            std::thread([] {
+          [](const std::string&, const char* file) {
+            std::thread([file] {
               kept_worker::wait_at_random(std::chrono::milliseconds(20));
+              kept_worker::note(file, "fault " + kept_worker::now_in_ms());
               std::raise(SIGKILL);
             }).detach();
           }};

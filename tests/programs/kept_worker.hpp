@@ -3,9 +3,10 @@
 // A program with kept memory on several devices, which may end at random. Under `cox run` it says at each start what it
 // has found:
 //   PROGRAM in_place|double UPDATES FAULTS FILE [FAULT]
-// ends FAULTS runs by the fault, then makes UPDATES more updates; appends "empty", "whole EPOCH" or "torn" for each run
-// to FILE. Every element of all devices has the number of the update that has written it. What is told as whole and is
-// not ends the program with code 3, which nothing restarts. Alone the program makes a short run in each mode.
+// ends FAULTS runs by the fault, then makes UPDATES more updates. Appends to FILE for each run "empty", "whole EPOCH"
+// or "torn", and the times in ms of its first completed update and of its fault: "step 12", "fault 34". Every element
+// of all devices has the number of the update that has written it. What is told as whole and is not ends the program
+// with code 3, which nothing restarts. Alone the program makes a short run in each mode.
 
 #include <coxswain/runtime/kept/kept_set.hpp>
 
@@ -37,7 +38,7 @@ struct Devices {
   /// Writes the number to every element, so slowly that an end in between is likely.
   std::function<void(const Client& client, const cox::Handle& memory, std::uint64_t value)> fill;
   /// Ends the process, or has it end, at some time in the next milliseconds.
-  std::function<void(const std::string& fault)> end_soon;
+  std::function<void(const std::string& fault, const char* file)> end_soon;
 };
 
 inline bool all_are(const cox::Bytes& contents, std::uint64_t value) {
@@ -54,6 +55,15 @@ inline void wait_at_random(std::chrono::microseconds longest) {
   const auto until = std::chrono::steady_clock::now() +
                      std::chrono::microseconds(std::mt19937(seed())() % static_cast<std::uint64_t>(longest.count()));
   while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+}
+
+/// Appends a line to the file.
+inline void note(const char* file, const std::string& line) {
+  if (file != nullptr) std::ofstream(file, std::ios::app) << line << std::endl;
+}
+inline std::string now_in_ms() {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count());
 }
 
 struct Run {
@@ -96,13 +106,10 @@ int run(const Devices<Client>& devices, const Run& how) {
       {.schema = "kept_worker 1", .mode = how.two_copies ? cox::KeptMode::Double : cox::KeptMode::InPlace});
   for (const Client& client : devices.clients) static_cast<void>(client.kept(set, "values", bytes));
   const cox::KeptState state = set.state();
-  if (how.file != nullptr) {
-    std::string line = to_string(state.kind);
-    if (state.kind == cox::KeptState::Kind::Whole) line += " " + std::to_string(state.epoch);
-    std::ofstream(how.file, std::ios::app) << line << std::endl;
-  }
+  note(how.file, std::string(to_string(state.kind)) +
+                     (state.kind == cox::KeptState::Kind::Whole ? " " + std::to_string(state.epoch) : ""));
   if (!is_as_told(devices, set, state)) return wrong_contents;
-  if (!how.fault.empty()) devices.end_soon(how.fault);
+  if (!how.fault.empty()) devices.end_soon(how.fault, how.file);
   // An operation of all devices between two updates.
   std::vector<cox::Handle> one;
   for (const Client& client : devices.clients) one.push_back(client.create(cox::Bytes::zeroed(4)));
@@ -116,8 +123,9 @@ int run(const Devices<Client>& devices, const Run& how) {
       client.all_reduce(one[i], one[i], cox::ElementType::F32, all);
       client.sync_collective();
     }
-    if (epoch % 8 == 0)
+    if (epoch % 8 == 0 || epoch == state.last_epoch + 1)
       for (const Client& client : devices.clients) client.sync().get();
+    if (epoch == state.last_epoch + 1) note(how.file, "step " + now_in_ms());
   }
   for (const Client& client : devices.clients) {
     client.sync().get();

@@ -318,6 +318,7 @@ TEST_CASE("The values of the last epochs are held; those of a history that was g
   {
     Run run(keeper);
     static_cast<void>(run->open("model", "", "in place", here));
+    run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
     for (const std::uint64_t epoch : {1U, 2U, 3U}) run->send_values("model", "host:0", epoch, bytes_of("old"), here);
     run->send_values("model", "host:0", 3, bytes_of("new"), here);
   }

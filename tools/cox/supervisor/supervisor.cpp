@@ -128,6 +128,14 @@ ProgramEnd Supervisor::wait_for(ChildProcess& child) {
   }
 }
 
+void Supervisor::forward(ChildProcess& child, From from) {
+  while (const auto signal = signals_.take()) {
+    if (CaughtSignals::requests_exit(signal->number)) exit_requested_ = true;
+    const bool wanted = from == From::Anybody || !signal->from_kernel || signal->number == SIGHUP;
+    if (wanted && CaughtSignals::is_passed_on(signal->number)) child.send(signal->number);
+  }
+}
+
 void Supervisor::answer_requests(ChildProcess* child) {
   if (!control_) return;
   control_->answer([&](std::string_view request) -> std::string {
