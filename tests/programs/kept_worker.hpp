@@ -109,7 +109,6 @@ int run(const Devices<Client>& devices, const Run& how) {
   note(how.file, std::string(to_string(state.kind)) +
                      (state.kind == cox::KeptState::Kind::Whole ? " " + std::to_string(state.epoch) : ""));
   if (!is_as_told(devices, set, state)) return wrong_contents;
-  if (!how.fault.empty()) devices.end_soon(how.fault, how.file);
   // An operation of all devices between two updates.
   std::vector<cox::Handle> one;
   for (const Client& client : devices.clients) one.push_back(client.create(cox::Bytes::zeroed(4)));
@@ -125,7 +124,9 @@ int run(const Devices<Client>& devices, const Run& how) {
     }
     if (epoch % 8 == 0 || epoch == state.last_epoch + 1)
       for (const Client& client : devices.clients) client.sync().get();
-    if (epoch == state.last_epoch + 1) note(how.file, "step " + now_in_ms());
+    if (epoch != state.last_epoch + 1) continue;
+    note(how.file, "step " + now_in_ms());
+    if (!how.fault.empty()) devices.end_soon(how.fault, how.file);
   }
   for (const Client& client : devices.clients) {
     client.sync().get();
