@@ -28,11 +28,16 @@ using detail::CudaDevice;
 using detail::CudaStream;
 using detail::IssueTarget;
 
-/// The wait for a fence, as a piece of a stream. If it fails, the memory is poisoned.
+/// The wait for a fence, as a piece of a stream. Memory of the pool is not reused before the driver has accepted the
+/// wait. If the wait fails, the memory is poisoned and kept until the device is shut down.
 class FenceWait {
  public:
-  FenceWait(detail::CudaFencePtr fence, std::shared_ptr<detail::PoisonLog> log, OperationMemory memory) noexcept
-      : fence_(std::move(fence)), log_(std::move(log)), memory_(std::move(memory)) {}
+  FenceWait(CudaDevice& device, detail::CudaFencePtr fence, const MemoryView& memory, OperationMemory poisoned) noexcept
+      : device_(device),
+        log_(device.streams().poison_log()),
+        fence_(std::move(fence)),
+        memory_(device.is_pooled(memory) ? memory : MemoryView()),
+        poisoned_(std::move(poisoned)) {}
   FenceWait(FenceWait&&) noexcept = default;
   FenceWait& operator=(FenceWait&&) = delete;
   // If the driver refuses what precedes a piece that is issued later, the piece is destroyed while that is handled.
@@ -49,23 +54,27 @@ class FenceWait {
       throw;
     }
     log_ = nullptr;
+    memory_ = ManagedMemory();
   }
 
  private:
   void fail() noexcept {
-    log_->set_failed(memory_.uses(), std::current_exception(), MemoryFailure::Contents::Undefined);
+    log_->set_failed(poisoned_.uses(), std::current_exception(), MemoryFailure::Contents::Undefined);
+    device_.keep(memory_);
   }
 
-  detail::CudaFencePtr fence_;
+  CudaDevice& device_;
   std::shared_ptr<detail::PoisonLog> log_;  // null: moved from, or called
-  OperationMemory memory_;
+  detail::CudaFencePtr fence_;
+  ManagedMemory memory_;  // empty: borrowed
+  OperationMemory poisoned_;
 };
 
 // Makes later work on the memory run after the fence. Throws if that is known to fail.
 void queue_fence(CudaDevice& device, CudaStream& stream, const BufferUses& uses, const detail::CudaFencePtr& fence,
                  const Caller& caller) {
   device.submit_unchecked(stream, uses, {"wait for another owner", nullptr, caller.site},
-                          FenceWait(fence, device.streams().poison_log(), OperationMemory(uses, caller.site)));
+                          FenceWait(device, fence, uses.front().memory, OperationMemory(uses, caller.site)));
 }
 
 // What must have been issued before a call on these buffers can be: the stream's work, too.
@@ -171,15 +180,18 @@ void CudaServer::borrow(ManagedMemory memory, void* pointer, const Fence& fence,
 }
 
 void CudaServer::wait_for(const Binding& memory, const Fence& fence, const Caller& caller) {
-  CudaStream& stream = device_->enter(caller);
-  if (detail::gpu_faulted() || fence == nullptr) return;
+  CudaStream* stream = nullptr;
   BufferUses uses;
   try {
-    stream.capture.require_none("a wait for another owner", caller.site);
+    stream = &device_->enter(caller);
+    if (detail::gpu_faulted() || fence == nullptr) return;
+    stream->capture.require_none("a wait for another owner", caller.site);
     static_cast<void>(device_->resolve(memory, Access::Write, caller, uses));
-    queue_fence(*device_, stream, uses, fence, caller);
+    queue_fence(*device_, *stream, uses, fence, caller);
   } catch (...) {
-    stream.fail(std::current_exception());
+    device_->keep(memory.memory);  // what the fence stands for may still use it
+    if (stream == nullptr) throw;
+    stream->fail(std::current_exception());
     device_->poison(uses, std::current_exception(), caller);
   }
 }

@@ -72,6 +72,7 @@ CudaDevice::CudaDevice(Facts facts, std::shared_ptr<CudaContext> context, Thread
       })),
       fault_listener_([this](std::vector<GpuFault::Suspect>& suspects) { streams_.add_suspects(suspects); },
                       [posts = posts_] { posts->notify(); }) {
+  kept_.reserve(16);
   COX_CUDA_TRY(stream_create(capture_stream_.out(), CU_STREAM_NON_BLOCKING, 0));
   if (thread != nullptr) attach(*thread);
   log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] {
@@ -298,6 +299,18 @@ void CudaDevice::poison(const BufferUses& uses, const std::exception_ptr& error,
                      });
   } catch (...) {  // not in stream order then: earlier work may find it poisoned, too
     log->set_failed(uses, error, MemoryFailure::Contents::Unchanged);
+  }
+}
+
+// There is room for one more, except after memory could not be had.
+void CudaDevice::keep(const MemoryView& memory) noexcept {
+  if (!is_pooled(memory)) return;
+  if (kept_.size() == kept_.capacity())
+    return static_cast<void>(ManagedMemory(memory).release());  // a reference that is never dropped
+  kept_.emplace_back(memory);
+  try {
+    if (kept_.size() == kept_.capacity()) kept_.reserve(2 * kept_.size());
+  } catch (const std::bad_alloc&) {  // this one has been kept
   }
 }
 

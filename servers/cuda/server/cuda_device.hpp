@@ -12,8 +12,10 @@
 #include <coxswain/runtime/communication/membership_epoch.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
+#include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/launch/submit_mode.hpp>
 #include <coxswain/runtime/memory/borrowed_memory.hpp>
+#include <coxswain/runtime/memory/device_buffer.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
 #include <coxswain/servers/cuda/collective/cuda_ranks.hpp>
 #include <coxswain/servers/cuda/copy/copy_engine.hpp>
@@ -35,6 +37,7 @@
 #include <memory>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 namespace cox::detail {
 
@@ -102,6 +105,15 @@ class CudaDevice final : private BatchHook {
     owner->take(posts_);
     return memory_->borrow(address, bytes, std::move(owner));
   }
+  /// Whether it is memory of this device that is not borrowed.
+  [[nodiscard]] bool is_pooled(const MemoryView& memory) const noexcept {
+    if (!memory || memory.owner() != facts_->owner) return false;
+    const MemoryResource* const resource = memory.state().resource.get();
+    return resource != nullptr && static_cast<const DeviceBuffer&>(*resource).home != DeviceBuffer::Home::Borrowed;
+  }
+  /// Keeps memory until the device is shut down, since work that no stream waits for may still use it. Does nothing
+  /// unless is_pooled().
+  void keep(const MemoryView& memory) noexcept;
   /// Page-locked host memory. Throws IoError like allocate().
   [[nodiscard]] Bytes allocate_pinned(std::size_t size, const Caller& caller);
   /// The address range of the window. Adds its buffer to `uses`, which must not outlive the memory that the window
@@ -282,6 +294,7 @@ class CudaDevice final : private BatchHook {
   EventWatch watch_;
   std::shared_ptr<CudaRank> batching_;  // may have prepared collectives that were not submitted to the sequencer
   const std::unique_ptr<CudaMemory> memory_;
+  std::vector<ManagedMemory> kept_;           // see keep()
   std::shared_ptr<CudaPinnedMemory> pinned_;  // shared with the bytes allocated from it
   std::shared_ptr<CudaPinnedMemory> results_;
   SmallReadSlots small_reads_;

@@ -21,6 +21,7 @@
 #include <coxswain/runtime/base/access.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 
@@ -65,7 +66,8 @@ namespace cox {
 /// Allocations throw IoError AllocationFailed, whose cause is the OutOfMemory error with its report, BufferTooBig,
 /// Misaligned; ServerError Graph, Validation; CallError Closed, WouldDeadlock; CudaError. Deallocations throw nothing:
 /// after a shutdown of the device, which frees all memory, they do nothing, and other failures are reported as task
-/// errors; the memory is then kept until the device is shut down.
+/// errors: at once, at this thread's next allocation, or at the shutdown. The memory is then kept until the device is
+/// shut down.
 class CudaMemoryResource {
  public:
   explicit CudaMemoryResource(CudaClient client) : state_(std::make_shared<State>(std::move(client))) {}
@@ -75,7 +77,13 @@ class CudaMemoryResource {
     const CudaClient client = state_->client_of_thread();
     const Made made = make(client, bytes, alignment);
     client.write(made.window.offset_end(bytes - 1), Bytes::zeroed(1));  // waits for all accesses to the allocation
-    client.sync().get();
+    try {
+      client.sync().get();
+    } catch (...) {
+      if (made.window.failure()) throw;
+      report();  // a deallocation that has failed meanwhile
+      client.sync().get();
+    }
     return keep(made);
   }
   void deallocate(void* pointer, std::size_t, std::size_t = default_alignment) noexcept {
@@ -163,6 +171,7 @@ class CudaMemoryResource {
       throw IoError(IoError::Kind::BufferTooBig,
                     std::to_string(bytes) + " bytes, aligned to " + std::to_string(alignment) + ", are too many",
                     std::source_location());
+    take_failures(client);
     const Handle whole = client.empty(bytes + more);
     try {
       const std::uint64_t address = client.get_resource(whole).resource.address;
@@ -175,6 +184,15 @@ class CudaMemoryResource {
       } catch (...) {  // the same failure, which is thrown now
       }
       std::rethrow_exception(failure);
+    }
+  }
+  // What has failed of this thread's deallocations is no failure of its next allocation.
+  void take_failures(const CudaClient& client) const {
+    try {
+      client.flush();
+    } catch (const ServerError& error) {
+      if (error.kind() != ServerError::Kind::Unhealthy) throw;
+      report();
     }
   }
   [[nodiscard]] void* keep(const Made& made) {

@@ -4,18 +4,23 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/servers/contract/foreign_memory.hpp>
 #include <coxswain/tests/servers/contract/poison_contract.hpp>
+#include <coxswain/tests/stand_ins/cuda_driver.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <future>
 #include <limits>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -62,6 +67,21 @@ struct Memory {
     stream.sync();
     return stream.word(9);
   }
+};
+
+/// How many task errors there have been.
+class CountedTaskErrors {
+ public:
+  CountedTaskErrors() {
+    set_task_error_callback([this](const TaskError&) { ++count_; });
+  }
+  CountedTaskErrors(const CountedTaskErrors&) = delete;
+  CountedTaskErrors& operator=(const CountedTaskErrors&) = delete;
+  ~CountedTaskErrors() { set_task_error_callback({}); }
+  [[nodiscard]] int count() const noexcept { return count_.load(); }
+
+ private:
+  std::atomic<int> count_{0};
 };
 
 Numbers page_of(std::uint32_t number) { return Numbers(1024, number); }
@@ -200,4 +220,66 @@ TEMPLATE_TEST_CASE("What a memory resource cannot give is an error of that call 
   f.resource.deallocate(pointer, f.bytes);
   f.resource.deallocate_async(other, f.bytes, f.ref());
   CHECK(kind_of<CallError>([&] { static_cast<void>(f.resource.allocate(8)); }) == CallError::Kind::Closed);
+}
+
+TEMPLATE_TEST_CASE("Others use what was given back after its work or never, whichever call of the driver fails", "",
+                   CudaBackend) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  FakeCuda* const fake = find_cuda_stand_in();
+  if (fake == nullptr) {
+    WARN("skipped: needs the stand-in for the driver");
+    return;
+  }
+  for (const bool by_new_thread : {false, true}) {
+    bool has_refused_wait = false;
+    for (int calls = 0;; ++calls) {
+      const CountedTaskErrors errors;
+      Memory<TestType> f;
+      ForeignStream other(f.device.device());
+      void* const pointer = f.resource.allocate_async(f.bytes, f.ref());
+      f.stream.hold();
+      f.stream.word(1) = 7;
+      f.write(pointer, 1);
+      other.word(1) = 42;
+      std::string failed;
+      void* next = nullptr;
+      const auto give_back_and_allocate = [&] {
+        {
+          const std::lock_guard lock(fake->mutex);
+          fake->calls_until_failure = calls;
+          fake->failed = nullptr;
+        }
+        f.resource.deallocate_async(pointer, f.bytes, f.ref());
+        f.client.device_handle().submit_blocking([](CudaServer&) {});
+        {
+          const std::lock_guard lock(fake->mutex);
+          fake->calls_until_failure = -1;
+          if (fake->failed != nullptr) failed = fake->failed;
+        }
+        next = f.resource.allocate_async(f.bytes, {other.native()});  // what has failed before does not fail this
+      };
+      if (by_new_thread) {
+        std::thread(give_back_and_allocate).join();
+      } else {
+        give_back_and_allocate();
+      }
+      INFO("call " << calls << (by_new_thread ? " of a new thread: " : ": ") << failed << " has failed");
+      other.copy_to_device(reinterpret_cast<CUdeviceptr>(next), 1);
+      f.stream.open();
+      other.sync();
+      f.stream.sync();
+      CHECK(f.read(next) == 42);
+      if (errors.count() != 0) CHECK(next != pointer);
+      if (failed.find("cuStreamWaitEvent") != std::string::npos) {
+        CHECK(errors.count() == 1);
+        has_refused_wait = true;
+      }
+      f.resource.deallocate(next, f.bytes);
+      if (!failed.empty()) continue;
+      CHECK(errors.count() == 0);
+      if (!by_new_thread) CHECK(next == pointer);
+      break;
+    }
+    CHECK(has_refused_wait);
+  }
 }
