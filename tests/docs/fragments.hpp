@@ -9,7 +9,7 @@
 #include <coxswain/runtime/tensor/tensor_map.hpp>
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 
-#if __has_include(<cuda/memory_resource>)
+#if COX_CCCL_FRAGMENTS  // CCCL is there, and new enough
 #include <coxswain/servers/cuda/server/cuda_memory_resource.hpp>
 #endif
 #if __has_include(<cublasLt.h>)

@@ -117,6 +117,7 @@ function(cox_add_page_fragments name page)
   cox_configure_target(${name}_fragments)
   target_compile_options(${name}_fragments PRIVATE -O0 -Wno-unused)
   target_link_libraries(${name}_fragments PRIVATE coxswain::coxswain)
+  target_compile_definitions(${name}_fragments PRIVATE COX_CCCL_FRAGMENTS=$<BOOL:${COX_CCCL_INCLUDE_DIR}>)
   target_include_directories(${name}_fragments SYSTEM PRIVATE "${COX_CUDA_INCLUDE_DIR}"
     $<$<BOOL:${COX_CCCL_INCLUDE_DIR}>:${COX_CCCL_INCLUDE_DIR}>)
 endfunction()
