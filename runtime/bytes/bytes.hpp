@@ -68,7 +68,7 @@ class Bytes {
   }
   /// Takes ownership of the vector without copying its elements; they keep their alignment. Throws std::bad_alloc.
   template <class T>
-    requires std::is_trivially_copyable_v<T>
+    requires PlainRange<std::vector<T>>
   [[nodiscard]] static Bytes from_vector(std::vector<T> data) {
     const std::span<std::byte> memory = std::as_writable_bytes(std::span<T>(data));  // moving `data` does not move it
     return from_allocation(

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 using cox::Bytes;
@@ -21,6 +22,11 @@ static_assert(!PlainRange<std::vector<bool>> && !PlainRange<std::list<int>> && !
 static_assert(!PlainRange<std::vector<float*>> && !PlainRange<std::span<const char* const>> &&
               !PlainRange<int std::string::* [2]> && PlainRange<std::vector<std::uintptr_t>>);
 static_assert(!PlainRange<std::vector<std::string>> && !PlainRange<std::vector<std::unique_ptr<int>>>);
+
+template <class T>
+concept BecomesBytes = requires(std::vector<T> elements) { Bytes::from_vector(std::move(elements)); };
+static_assert(BecomesBytes<float> && BecomesBytes<std::uintptr_t>);
+static_assert(!BecomesBytes<float*> && !BecomesBytes<const void*> && !BecomesBytes<bool> && !BecomesBytes<std::string>);
 
 TEST_CASE("Bytes are copied from vectors, spans and arrays of const elements or not") {
   const std::vector<std::uint32_t> expected{1, 2, 3};
