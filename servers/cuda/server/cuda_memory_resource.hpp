@@ -70,34 +70,39 @@ namespace cox {
 /// shut down.
 class CudaMemoryResource {
  public:
+  using Site = std::source_location;
+
   explicit CudaMemoryResource(CudaClient client) : state_(std::make_shared<State>(std::move(client))) {}
 
-  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = default_alignment) {
+  [[nodiscard]] void* allocate(std::size_t bytes, std::size_t alignment = default_alignment,
+                               Site site = Site::current()) {
     if (bytes == 0) return nullptr;
     const CudaClient client = state_->client_of_thread();
-    const Made made = make(client, bytes, alignment);
-    client.write(made.window.offset_end(bytes - 1), Bytes::zeroed(1));  // waits for all accesses to the allocation
+    const Made made = make(client, bytes, alignment, site);
+    // Waits for all accesses to the allocation.
+    client.write(made.window.offset_end(bytes - 1), Bytes::zeroed(1), site);
     try {
-      client.sync().get();
+      client.sync(site).get();
     } catch (...) {
       if (made.window.failure()) throw;
       report();  // a deallocation that has failed meanwhile
-      client.sync().get();
+      client.sync(site).get();
     }
     return keep(made);
   }
   void deallocate(void* pointer, std::size_t, std::size_t = default_alignment) noexcept {
     release(pointer, [](const Handle&) {});
   }
-  [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment, ::cuda::stream_ref stream) {
+  [[nodiscard]] void* allocate_async(std::size_t bytes, std::size_t alignment, ::cuda::stream_ref stream,
+                                     Site site = Site::current()) {
     if (bytes == 0) return nullptr;
     const CudaClient client = state_->client_of_thread();
-    const Made made = make(client, bytes, alignment);
-    client.ready_on(made.window, stream.get(), Access::Write).get();
+    const Made made = make(client, bytes, alignment, site);
+    client.ready_on(made.window, stream.get(), Access::Write, site).get();
     return keep(made);
   }
-  [[nodiscard]] void* allocate_async(std::size_t bytes, ::cuda::stream_ref stream) {
-    return allocate_async(bytes, default_alignment, stream);
+  [[nodiscard]] void* allocate_async(std::size_t bytes, ::cuda::stream_ref stream, Site site = Site::current()) {
+    return allocate_async(bytes, default_alignment, stream, site);
   }
   void deallocate_async(void* pointer, std::size_t, std::size_t, ::cuda::stream_ref stream) noexcept {
     release(pointer, [&](const Handle& memory) { state_->client_of_thread().ready_after(memory, stream.get()); });
@@ -107,14 +112,16 @@ class CudaMemoryResource {
   }
 
   // The names of CCCL 3.1 and newer.
-  [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment) {
-    return allocate(bytes, alignment);
+  [[nodiscard]] void* allocate_sync(std::size_t bytes, std::size_t alignment = default_alignment,
+                                    Site site = Site::current()) {
+    return allocate(bytes, alignment, site);
   }
   void deallocate_sync(void* pointer, std::size_t bytes, std::size_t alignment = default_alignment) noexcept {
     deallocate(pointer, bytes, alignment);
   }
-  [[nodiscard]] void* allocate(::cuda::stream_ref stream, std::size_t bytes, std::size_t alignment) {
-    return allocate_async(bytes, alignment, stream);
+  [[nodiscard]] void* allocate(::cuda::stream_ref stream, std::size_t bytes, std::size_t alignment,
+                               Site site = Site::current()) {
+    return allocate_async(bytes, alignment, stream, site);
   }
   void deallocate(::cuda::stream_ref stream, void* pointer, std::size_t bytes, std::size_t alignment) noexcept {
     deallocate_async(pointer, bytes, alignment, stream);
@@ -122,7 +129,7 @@ class CudaMemoryResource {
 
   /// The handle of an allocation, for collectives and launches of the library on it; order these with ready_on and
   /// ready_after. Throws IoError InvalidPointer if `pointer` is not the first byte of an allocation of this resource.
-  [[nodiscard]] Handle handle_of(void* pointer, std::source_location site = std::source_location::current()) const {
+  [[nodiscard]] Handle handle_of(void* pointer, Site site = Site::current()) const {
     const std::lock_guard lock(state_->mutex);
     const auto found = state_->allocations.find(pointer);
     if (found != state_->allocations.end()) return found->second;
@@ -162,34 +169,33 @@ class CudaMemoryResource {
     void* pointer;
   };
 
-  [[nodiscard]] Made make(const CudaClient& client, std::size_t bytes, std::size_t alignment) const {
+  [[nodiscard]] Made make(const CudaClient& client, std::size_t bytes, std::size_t alignment, const Site& site) const {
     if (!std::has_single_bit(alignment))
       throw IoError(IoError::Kind::Misaligned, "an alignment of " + std::to_string(alignment) + " is no power of 2",
-                    std::source_location());
+                    site);
     const std::size_t more = alignment > CudaServer::memory_alignment ? alignment : 0;
     if (bytes > std::numeric_limits<std::size_t>::max() - more)
       throw IoError(IoError::Kind::BufferTooBig,
-                    std::to_string(bytes) + " bytes, aligned to " + std::to_string(alignment) + ", are too many",
-                    std::source_location());
-    take_failures(client);
-    const Handle whole = client.empty(bytes + more);
+                    std::to_string(bytes) + " bytes, aligned to " + std::to_string(alignment) + ", are too many", site);
+    take_failures(client, site);
+    const Handle whole = client.empty(bytes + more, site);
     try {
-      const std::uint64_t address = client.get_resource(whole).resource.address;
+      const std::uint64_t address = client.get_resource(whole, site).resource.address;
       const std::uint64_t begin = more == 0 ? 0 : (alignment - address % alignment) % alignment;
       return {whole.offset_start(begin).offset_end(more - begin), reinterpret_cast<void*>(address + begin)};
     } catch (...) {
       const std::exception_ptr failure = std::current_exception();
       try {
-        client.sync().get();
+        client.sync(site).get();
       } catch (...) {  // the same failure, which is thrown now
       }
       std::rethrow_exception(failure);
     }
   }
   // What has failed of this thread's deallocations is no failure of its next allocation.
-  void take_failures(const CudaClient& client) const {
+  void take_failures(const CudaClient& client, const Site& site) const {
     try {
-      client.flush();
+      client.flush(site);
     } catch (const ServerError& error) {
       if (error.kind() != ServerError::Kind::Unhealthy) throw;
       report();

@@ -20,7 +20,9 @@
 #include <future>
 #include <limits>
 #include <mutex>
+#include <source_location>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -200,6 +202,12 @@ TEMPLATE_TEST_CASE("What a memory resource cannot give is an error of that call 
   using Kind = IoError::Kind;
   Memory<TestType> f;
   CHECK(kind_of<IoError>([&] { static_cast<void>(f.resource.allocate(8, 3)); }) == Kind::Misaligned);
+  try {
+    static_cast<void>(f.resource.allocate_async(8, 3, f.ref()));
+    FAIL();
+  } catch (const IoError& error) {
+    CHECK(std::string_view(error.site().file_name()) == std::source_location::current().file_name());
+  }
   CHECK(kind_of<IoError>([&] {
           static_cast<void>(f.resource.allocate(std::numeric_limits<std::size_t>::max() - 5, 4096));
         }) == Kind::BufferTooBig);
@@ -209,6 +217,9 @@ TEMPLATE_TEST_CASE("What a memory resource cannot give is an error of that call 
   } catch (...) {
     failure = std::current_exception();
   }
+  const auto* const whole = find_cause<Error>(failure);
+  REQUIRE(whole != nullptr);
+  CHECK(std::string_view(whole->site().file_name()) == std::source_location::current().file_name());
   CHECK((find_cause<IoError>(failure, Kind::OutOfMemory) != nullptr ||
          find_cause<IoError>(failure, Kind::BufferTooBig) != nullptr));
   CHECK(kind_of<IoError>([&] { static_cast<void>(f.resource.handle_of(&f)); }) == Kind::InvalidPointer);
