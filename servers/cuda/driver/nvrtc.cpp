@@ -52,8 +52,8 @@ void open_builtins(const Nvrtc& nvrtc) {
 /// FNV-1a of the contents of some headers that change with every release, as far as they exist.
 std::string version_of(const fs::path& folder) {
   std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char* const header :
-       {"cuda_fp16.h", "cuda_bf16.h", "cuda_runtime_api.h", "cccl/cuda/std/__cccl/version.h"}) {
+  for (const char* const header : {"cuda_fp16.h", "cuda_bf16.h", "cuda_runtime_api.h", "cuda/std/__cccl/version.h",
+                                   "cccl/cuda/std/__cccl/version.h"}) {
     std::ostringstream content;
     content << std::ifstream(folder / header, std::ios::binary).rdbuf();
     for (const char c : content.view()) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;

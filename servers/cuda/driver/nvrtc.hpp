@@ -15,7 +15,9 @@ struct Nvrtc {
 #undef COX_NVRTC_ENTRY
   int version = 0;                              ///< in the driver's format: 13000 is 13.0
   std::vector<std::filesystem::path> includes;  ///< the folders of the CUDA toolkit's headers; empty: there are none
-  std::string includes_version;                 ///< differs if these headers differ; equal on all machines
+  /// Differs between releases of these headers, of the toolkit and of CCCL; the same on all machines. Other changes of
+  /// the headers do not change it.
+  std::string includes_version;
 };
 
 struct FoundNvrtc {

@@ -70,6 +70,29 @@ detail::KernelKey key_for(const char* architecture) {
 
 }  // namespace
 
+TEST_CASE("The version of NVRTC's headers is another one with another CCCL, wherever a toolkit has it") {
+  const auto version_with = [](const char* folder_of_cccl, const char* version) {
+    const TemporaryFolder toolkit;
+    const auto write = [](const fs::path& file, const char* content) {
+      fs::create_directories(file.parent_path());
+      std::ofstream(file) << content;
+    };
+    const fs::path library = toolkit.path() / "lib" / "libnvrtc.so";
+    const fs::path include = toolkit.path() / "include";
+    fs::create_directories(library.parent_path());
+    fs::copy_file(COX_FAKE_NVRTC, library);
+    write(include / "cuda_fp16.h", "1");
+    write(include / folder_of_cccl / "cuda" / "std" / "__cccl" / "version.h", version);
+    const detail::FoundNvrtc found = detail::open_nvrtc({library.string()}, "");
+    REQUIRE(found.nvrtc != nullptr);
+    REQUIRE(found.nvrtc->includes.front() == include);
+    return found.nvrtc->includes_version;
+  };
+  CHECK(version_with("", "2008000") == version_with("", "2008000"));
+  CHECK(version_with("", "2008000") != version_with("", "2008001"));
+  CHECK(version_with("cccl", "3000000") != version_with("cccl", "3000001"));
+}
+
 TEST_CASE("A kernel is compiled without a device, and a device that is opened later takes it from the cache") {
   FakeGpus gpus;
   const Cache cache;
