@@ -197,8 +197,10 @@ std::optional<KeeperMessage> receive_message(int socket, std::source_location si
   }
   std::vector<FileDescriptor> descriptors = descriptors_of(header);  // closed by whatever follows
   if (size == 0) return std::nullopt;
-  if ((header.msg_flags & MSG_CTRUNC) != 0)
+  if ((header.msg_flags & MSG_CTRUNC) != 0) {
+    descriptors.clear();  // whoever handles the error may need some
     throw KeptError(KeptError::Kind::Descriptors, "no file descriptors are left to receive those of kept memory", site);
+  }
   auto message = KeeperMessage::decode(std::span(packet).first(static_cast<std::size_t>(size)));
   if (!message || (header.msg_flags & MSG_TRUNC) != 0 || message->sizes.size() != descriptors.size())
     throw KeptError(KeptError::Kind::Supervisor, "a message about kept memory is of another version, or damaged", site);
