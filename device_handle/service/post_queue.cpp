@@ -52,6 +52,7 @@ void PostQueue::notify() noexcept {
 void PostQueue::post(Call call) {
   {
     const std::lock_guard lock(mutex_);
+    if (ended_) return;
     calls_.push_back(std::move(call));
     has_calls_.store(true, std::memory_order_relaxed);
   }
@@ -61,6 +62,7 @@ void PostQueue::post(Call call) {
 void PostQueue::post(std::shared_ptr<Posted> posted) noexcept {
   {
     const std::lock_guard lock(mutex_);
+    if (ended_) return;
     Posted* const last = std::exchange(last_, posted.get());
     (last != nullptr ? last->next_ : first_) = std::move(posted);
     has_calls_.store(true, std::memory_order_relaxed);
@@ -121,6 +123,19 @@ bool PostQueue::dispatch() noexcept {
 void PostQueue::close() noexcept {
   closed_.store(true, std::memory_order_relaxed);
   on_notify_ = nullptr;
+}
+
+void PostQueue::end() noexcept {
+  std::vector<Call> calls;
+  std::shared_ptr<Posted> posted;
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    calls.swap(calls_);
+    posted.swap(first_);
+    last_ = nullptr;
+  }
+  while (posted != nullptr) posted = std::exchange(posted->next_, nullptr);  // one by one: no recursion
 }
 
 void PostQueue::call(Call& function) const noexcept {

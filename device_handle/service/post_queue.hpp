@@ -73,6 +73,9 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
   bool dispatch() noexcept;
   /// Stops the handling of notifications. The service then runs the calls itself.
   void close() noexcept;
+  /// The service is destroyed: drops what is pending, and whatever is posted from now on, without running it. A posted
+  /// object may own what owns this queue, so that neither would be destroyed. Call it after close().
+  void end() noexcept;
 
   /// For a device thread that will run the calls itself: while this object exists, calls that its thread posts do not
   /// notify. If a call is left at the end, the destructor notifies.
@@ -110,7 +113,8 @@ class PostQueue final : public std::enable_shared_from_this<PostQueue> {
   std::atomic<bool> has_calls_{false};  // true: there may be calls
   std::atomic<bool> coalesced_pending_{false};
   detail::AdaptiveMutex mutex_;
-  std::vector<Call> calls_;        // guarded by mutex_, like the next two
+  bool ended_ = false;  // guarded by mutex_, like the next three
+  std::vector<Call> calls_;
   std::shared_ptr<Posted> first_;  // the posted objects, a list
   Posted* last_ = nullptr;         // null: the list is empty
   std::vector<Call> spare_;        // device thread: empty, with reserved capacity

@@ -42,6 +42,33 @@ TEST_CASE("Calls are made in the order of their posts, those that calls post wit
   CHECK(made.size() == 3);
 }
 
+TEST_CASE("After the end of the service no posted call or object is run or kept, though it owns the queue") {
+  struct Object final : PostQueue::Posted {
+    explicit Object(std::shared_ptr<PostQueue> of) : posts(std::move(of)) {}
+    void run_posted() noexcept override { ++runs; }
+    const std::shared_ptr<PostQueue> posts;
+    int runs = 0;
+  };
+  auto posts = std::make_shared<PostQueue>(DeviceId{1, 0}, [] {});
+  std::vector<std::weak_ptr<Object>> objects;
+  const auto post_object = [&] {
+    const auto object = std::make_shared<Object>(posts);
+    objects.push_back(object);
+    posts->post(object);
+    posts->post([object] { ++object->runs; });
+  };
+  posts->close();
+  post_object();
+  post_object();
+  CHECK_FALSE(objects.front().expired());
+  posts->end();
+  post_object();
+  for (const auto& object : objects) CHECK(object.expired());
+  const std::weak_ptr<PostQueue> queue = posts;
+  posts.reset();
+  CHECK(queue.expired());
+}
+
 TEST_CASE("Posted objects run in their order, without memory, and may be posted again while they run") {
   struct Object final : PostQueue::Posted {
     Object(std::vector<int>& all, int own) : made(all), number(own) {}

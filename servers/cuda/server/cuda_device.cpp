@@ -102,6 +102,7 @@ CudaDevice::~CudaDevice() {
   engine_.stop();
   capture_stream_.reset();
   facts_->completion_thread->stop();
+  posts_->end();
   log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] { return facts_->owner.device.to_string() + " was shut down"; });
 }
 

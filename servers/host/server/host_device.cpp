@@ -73,6 +73,7 @@ HostDevice::~HostDevice() {
       report_task_error({facts_->owner.device, stream.location().stream, error});
   });
   facts_->completion_thread->stop();
+  posts_->end();
   log::write(LogSubsystem::Host, LogLevel::Debug, [&] { return facts_->owner.device.to_string() + " was shut down"; });
 }
 
