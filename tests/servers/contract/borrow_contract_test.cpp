@@ -1,8 +1,10 @@
 // Memory and functions of other owners, on devices of any kind: borrow, call, issued, quiet.
 
+#include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tests/servers/contract/fleet.hpp>
 #include <coxswain/tests/servers/contract/foreign_memory.hpp>
 #include <coxswain/tests/servers/contract/poison_contract.hpp>
@@ -19,6 +21,7 @@
 #include <future>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <stdexcept>
 #include <thread>
@@ -293,6 +296,29 @@ TEMPLATE_TEST_CASE("A quiet call and quiet run their function once", "[foreign]"
     CHECK_THROWS_AS(f.client.quiet([] {}), CallError);
     CHECK_THROWS_AS(f.client.call_quiet(KernelArguments(), [](auto&&...) {}), CallError);
   });
+}
+
+TEST_CASE("A quiet call that finds no quiet moment throws with its caller's line", "[foreign]") {
+  struct Busy : HostServer {
+    [[nodiscard]] static std::shared_ptr<void> quiesce() {
+      throw CollectiveError(CollectiveError::Kind::Timeout, "no moment was found", std::source_location());
+    }
+  };
+  OpenDevice<HostBackend> device;
+  const auto nothing = [](auto&&...) {};
+  const auto site_of = [](const auto& call) {
+    try {
+      call();
+    } catch (const CollectiveError& error) {
+      CHECK(error.kind() == CollectiveError::Kind::Timeout);
+      return error.site().line();
+    }
+    return std::source_location().line();
+  };
+  const auto here = std::source_location::current();
+  using Nothing = decltype(nothing);
+  CHECK(site_of([&] { device.client().quiet<Nothing&, Busy>(nothing, here); }) == here.line());
+  CHECK(site_of([&] { device.client().call_quiet<Nothing&, Busy>({}, nothing, here); }) == here.line());
 }
 
 TEMPLATE_TEST_CASE("What was queued is issued when issued() says so", "[foreign]", COX_BACKENDS) {
