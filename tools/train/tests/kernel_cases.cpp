@@ -312,7 +312,7 @@ void round_inputs(KernelCase& given) {
 }
 
 void compare(const KernelCase& given, const std::vector<CaseBuffer>& got, const std::vector<CaseBuffer>& expected,
-             bool bfloat16) {
+             bool bfloat16, bool rounded_twice) {
   const KernelSource& source = kernel_sources()[static_cast<std::size_t>(given.id)];
   const std::string name = std::string(source.name) + (bfloat16 ? " (bf16) " : " ") + given.label;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -324,14 +324,13 @@ void compare(const KernelCase& given, const std::vector<CaseBuffer>& got, const 
     for (const float value : b) square += static_cast<double>(value) * static_cast<double>(value);
     // Sums of many terms lose what is small beside the largest terms: hence a share of the typical magnitude.
     const double typical = std::sqrt(square / static_cast<double>(b.size()));
-    // Two results that differ in the last digits of a float may be rounded to neighbours, at most 2^-7 apart in bf16.
-    const double relative = got[i].type == Type::Activation && bfloat16 ? 0x1p-7 : 1e-4;
-    // cuBLASLt may round a product to bf16 before it adds the old contents.
-    const double absolute = (relative > 0x1p-8 ? 0x1p-9 : 2e-5) * typical + 1e-30;
+    const bool is_rounded = got[i].type == Type::Activation && bfloat16;
+    const double relative = is_rounded ? 0x1p-8 : 1e-4;
+    const double absolute = is_rounded && rounded_twice ? 0x1p-8 * typical : 2e-5 * typical;
     for (std::size_t j = 0; j < a.size(); ++j) {
       const auto x = static_cast<double>(a[j]);
       const auto y = static_cast<double>(b[j]);
-      if (std::abs(x - y) <= relative * std::abs(y) + absolute) continue;
+      if (std::abs(x - y) <= relative * std::abs(y) + absolute + 1e-30) continue;
       std::fprintf(stderr, "buffer %zu, element %zu of %zu: %.9g instead of %.9g\n", i, j, a.size(), x, y);
       require(false, name.c_str());
     }

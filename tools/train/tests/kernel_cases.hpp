@@ -42,9 +42,10 @@ struct KernelCase {
 void for_each_kernel_case(bool large, const std::function<void(KernelCase&)>& use);
 /// Rounds the inputs to bfloat16.
 void round_inputs(KernelCase& given);
-/// Ends the test unless the outputs agree. `bfloat16`: the type of activations of `got`.
+/// Ends the test unless the outputs agree. `bfloat16`: the type of activations of `got`. `rounded_twice`: their terms
+/// were rounded to that type before they were added.
 void compare(const KernelCase& given, const std::vector<CaseBuffer>& got, const std::vector<CaseBuffer>& expected,
-             bool bfloat16);
+             bool bfloat16, bool rounded_twice = false);
 
 [[nodiscard]] std::uint16_t to_bfloat16(float value);
 [[nodiscard]] float from_bfloat16(std::uint16_t bits);
