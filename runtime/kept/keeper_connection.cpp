@@ -1,9 +1,9 @@
 #include <coxswain/runtime/kept/keeper_connection.hpp>
 
 #include <coxswain/runtime/kept/kept_error.hpp>
+#include <coxswain/runtime/kept/local_socket.hpp>
 
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -23,24 +23,28 @@ using Kind = KeeperMessage::Kind;
   throw KeptError(kind, message.text, site);
 }
 
+KeeperMessage request_of(Kind kind, const std::string& set, const std::string& device = {},
+                         const std::string& name = {}) {
+  KeeperMessage request;
+  request.kind = kind;
+  request.set = set;
+  request.device = device;
+  request.name = name;
+  return request;
+}
+
 [[noreturn]] void fail_unexpected(std::source_location site) {
   throw KeptError(KeptError::Kind::Supervisor, "the supervisor has given an answer that belongs to no request", site);
 }
 
 }  // namespace
 
-KeeperConnection::KeeperConnection(const std::string& path, std::source_location site)
-    : socket_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)), process_(getpid()) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const bool fits = path.size() < sizeof(address.sun_path);
-  if (fits) path.copy(address.sun_path, path.size());
-  if (!fits || !socket_.is_open() ||
-      connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
-    throw KeptError(KeptError::Kind::Supervisor,
-                    "no supervisor answers at " + path + ": " + std::generic_category().message(errno), site);
+KeeperConnection::KeeperConnection(const std::string& path, std::source_location site) try
+    : socket_(connect_local(path)), process_(getpid()) {
   constexpr int room = 4 << 20;  // several messages with values as large as they may be, where the system allows that
   static_cast<void>(setsockopt(socket_.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+} catch (const std::system_error& error) {
+  throw KeptError(KeptError::Kind::Supervisor, std::string("no supervisor answers at ") + error.what(), site);
 }
 
 std::shared_ptr<KeeperConnection> KeeperConnection::of_process(std::source_location site) {
@@ -71,7 +75,7 @@ KeeperMessage KeeperConnection::answer(std::source_location site) {
   return std::move(*message);
 }
 
-KeeperMessage KeeperConnection::ask(const KeeperMessage& request, std::source_location site) {
+KeeperMessage KeeperConnection::send_request(const KeeperMessage& request, std::source_location site) {
   require_same_process(site);
   send_message(socket_.get(), request, KeeperWait::Yes, site);
   return answer(site);
@@ -79,14 +83,11 @@ KeeperMessage KeeperConnection::ask(const KeeperMessage& request, std::source_lo
 
 HeldSet KeeperConnection::open(const std::string& set, const std::string& schema, const std::string& mode,
                                std::source_location site) {
-  KeeperMessage request;
-  request.kind = Kind::Open;
-  request.set = set;
+  KeeperMessage request = request_of(Kind::Open, set, {}, mode);
   request.text = schema;
-  request.name = mode;
   const std::lock_guard lock(mutex_);
   HeldSet held;
-  for (KeeperMessage next = ask(request, site);; next = answer(site)) {
+  for (KeeperMessage next = send_request(request, site);; next = answer(site)) {
     switch (next.kind) {
       case Kind::Held: held.memory[{next.device, next.name}] = {next.bytes, next.number}; break;
       case Kind::Values: held.values.push_back({next.device, next.number, std::move(next.payload)}); break;
@@ -98,9 +99,7 @@ HeldSet KeeperConnection::open(const std::string& set, const std::string& schema
 
 void KeeperConnection::close(const std::string& set) noexcept {
   try {
-    KeeperMessage message;
-    message.kind = Kind::Close;
-    message.set = set;
+    const KeeperMessage message = request_of(Kind::Close, set);
     require_same_process({});
     const std::lock_guard lock(mutex_);
     send_message(socket_.get(), message, KeeperWait::Shortly, {});
@@ -114,42 +113,32 @@ void KeeperConnection::keep(const std::string& set, const std::string& device, c
   for (std::size_t first = 0; first < pieces.sizes.size(); first += KeeperMessage::max_pieces) {
     const std::size_t count = std::min(KeeperMessage::max_pieces, pieces.sizes.size() - first);
     const auto at = [&](auto& all) { return all.begin() + static_cast<std::ptrdiff_t>(first); };
-    KeeperMessage request;
-    request.kind = Kind::Keep;
-    request.set = set;
-    request.device = device;
-    request.name = name;
+    KeeperMessage request = request_of(Kind::Keep, set, device, name);
     request.bytes = bytes;
     request.text = std::to_string(epoch);
     request.number = first + count == pieces.sizes.size() ? 1 : 0;
     request.sizes.assign(at(pieces.sizes), at(pieces.sizes) + static_cast<std::ptrdiff_t>(count));
     std::move(at(pieces.descriptors), at(pieces.descriptors) + static_cast<std::ptrdiff_t>(count),
               std::back_inserter(request.descriptors));
-    if (ask(request, site).kind != Kind::Done) fail_unexpected(site);
+    if (send_request(request, site).kind != Kind::Done) fail_unexpected(site);
   }
 }
 
 std::uint64_t KeeperConnection::found(const std::string& set, std::uint64_t epoch, std::source_location site) {
-  KeeperMessage request;
-  request.kind = Kind::Found;
-  request.set = set;
+  KeeperMessage request = request_of(Kind::Found, set);
   request.number = epoch;
   const std::lock_guard lock(mutex_);
-  const KeeperMessage done = ask(request, site);
+  const KeeperMessage done = send_request(request, site);
   if (done.kind != Kind::Done) fail_unexpected(site);
   return done.bytes;
 }
 
 KeptPieces KeeperConnection::take(const std::string& set, const std::string& device, const std::string& name,
                                   std::source_location site) {
-  KeeperMessage request;
-  request.kind = Kind::Take;
-  request.set = set;
-  request.device = device;
-  request.name = name;
+  const KeeperMessage request = request_of(Kind::Take, set, device, name);
   const std::lock_guard lock(mutex_);
   KeptPieces pieces;
-  for (KeeperMessage next = ask(request, site);; next = answer(site)) {
+  for (KeeperMessage next = send_request(request, site);; next = answer(site)) {
     if (next.kind != Kind::Pieces || next.device != device || next.name != name) fail_unexpected(site);
     std::ranges::copy(next.sizes, std::back_inserter(pieces.sizes));
     std::ranges::move(next.descriptors, std::back_inserter(pieces.descriptors));
@@ -159,21 +148,14 @@ KeptPieces KeeperConnection::take(const std::string& set, const std::string& dev
 
 void KeeperConnection::forget(const std::string& set, const std::string& device, const std::string& name,
                               std::source_location site) {
-  KeeperMessage request;
-  request.kind = Kind::Forget;
-  request.set = set;
-  request.device = device;
-  request.name = name;
+  const KeeperMessage request = request_of(Kind::Forget, set, device, name);
   const std::lock_guard lock(mutex_);
-  if (ask(request, site).kind != Kind::Done) fail_unexpected(site);
+  if (send_request(request, site).kind != Kind::Done) fail_unexpected(site);
 }
 
 void KeeperConnection::send_values(const std::string& set, const std::string& device, std::uint64_t epoch,
                                    std::span<const std::byte> values, std::source_location site) {
-  KeeperMessage message;
-  message.kind = Kind::Values;
-  message.set = set;
-  message.device = device;
+  KeeperMessage message = request_of(Kind::Values, set, device);
   message.number = epoch;
   message.payload.assign(values.begin(), values.end());
   require_same_process(site);

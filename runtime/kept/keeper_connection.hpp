@@ -62,7 +62,8 @@ class KeeperConnection {
   /// requested. `epoch`: of the last update before the memory was made.
   void keep(const std::string& set, const std::string& device, const std::string& name, std::uint64_t bytes,
             std::uint64_t epoch, KeptPieces pieces, std::source_location site);
-  /// Says at which epoch the memory was committed last. Returns how many runs in a row have ended without a commit.
+  /// Reports the epoch at which the memory was committed last. Returns how many runs in a row have ended without a
+  /// commit.
   [[nodiscard]] std::uint64_t found(const std::string& set, std::uint64_t epoch, std::source_location site);
   [[nodiscard]] KeptPieces take(const std::string& set, const std::string& device, const std::string& name,
                                 std::source_location site);
@@ -75,7 +76,7 @@ class KeeperConnection {
  private:
   void require_same_process(std::source_location site) const;
   // Sends the request, and returns the first answer.
-  KeeperMessage ask(const KeeperMessage& request, std::source_location site);
+  KeeperMessage send_request(const KeeperMessage& request, std::source_location site);
   // The next packet of the answer. A failure other than a refusal ends the connection: what follows in it would be
   // taken for the answer to another request.
   [[nodiscard]] KeeperMessage answer(std::source_location site);

@@ -198,7 +198,7 @@ std::optional<KeeperMessage> receive_message(int socket, std::source_location si
   std::vector<FileDescriptor> descriptors = descriptors_of(header);  // closed by whatever follows
   if (size == 0) return std::nullopt;
   if ((header.msg_flags & MSG_CTRUNC) != 0) {
-    descriptors.clear();  // whoever handles the error may need some
+    descriptors.clear();  // the handler of the error may need some
     throw KeptError(KeptError::Kind::Descriptors, "no file descriptors are left to receive those of kept memory", site);
   }
   auto message = KeeperMessage::decode(std::span(packet).first(static_cast<std::size_t>(size)));

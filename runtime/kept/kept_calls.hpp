@@ -32,14 +32,13 @@ struct KeptMarking {
   std::shared_ptr<UpdateGuard> guard;
 };
 
-/// A server whose memory can be kept: see KeptCalls.
+/// A server of kept memory: see KeptCalls.
 ///
 /// - make_kept(device, bytes, site): new memory, zeroed. adopt_kept(device, pieces, site): that of another process.
 ///   kept_key(device): a text by which another process finds the device. Throw KeptError. Block; any thread but a
 ///   device thread.
-/// - mark_kept(marking, caller): queues the change behind all work that uses the memory. A commit fails if the memory
-/// is
-///   poisoned. Failures as launch; after that of a begin, commits fail until the next begin.
+/// - mark_kept(marking, caller): queues the change after all work that uses the memory. A commit fails if the memory is
+///   poisoned. Failures as launch. After the failure of a begin, commits fail until the next begin.
 /// - poison(memory, cause, caller): poisons the allocation, in stream order.
 template <class S>
 concept KeptServer =
@@ -95,15 +94,15 @@ class KeptCalls {
   template <KeptServer S = Server>
   [[nodiscard]] const Handle& kept_next(KeptSet& set, const std::string& name, Site site = Site::current()) const {
     KeptSet::Device& device = set.device(client().device_id(), site);
-    return *find(set, device, name, site).handles[set.mode() == KeptMode::Double ? set.current_copy(device) ^ 1U : 0U];
+    return *find(set, device, name, site).handles[set.next_copy(device)];
   }
 
   /// From here on in stream order an update writes the memory of the set on this device; if the process ends before
-  /// commit, the contents are torn (InPlace) or those of the last commit (Double). An update that was begun before and
-  /// not committed is given up. `epoch`: greater than that of the last update, the same on all devices; 0: one more.
-  /// Not in a capture: begin the update before a replay, and commit it afterwards. Does not block. Throws KeptError
-  /// Order if `epoch` is not greater, before the state of the set is known, or if memory that is held for the device
-  /// has not been opened. Later failures as write.
+  /// commit, the contents are torn (InPlace) or those of the last commit (Double). It replaces an update that was
+  /// begun before and not committed. `epoch`: greater than that of the last update, the same on all devices; 0: one
+  /// more. Not in a capture: begin the update before a replay, and commit it afterwards. Does not block. Throws
+  /// KeptError Order if `epoch` is not greater, before the state of the set is known, or if memory that is held for the
+  /// device has not been opened. Later failures as write.
   template <KeptServer S = Server>
   void begin_update(KeptSet& set, std::uint64_t epoch = 0, Site site = Site::current()) const {
     static_cast<void>(set.state(site));
@@ -132,7 +131,7 @@ class KeptCalls {
     set.send_values(device, values, site);
     mark(set, device, {.kind = KeptMarkChange::Kind::Commit, .epoch = device.last_epoch}, site);
     device.updating = false;
-    device.copy = written(set, device);
+    device.copy = set.next_copy(device);
   }
 
  private:
@@ -147,7 +146,7 @@ class KeptCalls {
                                        std::uint64_t wanted, const Site& site) {
     throw KeptError(KeptError::Kind::Size,
                     "memory '" + name + "' of the kept set '" + set.name() + "' has " + std::to_string(held) +
-                        " bytes, and was to be opened with " + std::to_string(wanted),
+                        " bytes; the requested size is " + std::to_string(wanted),
                     site);
   }
   [[nodiscard]] static const KeptSet::Memory& find(const KeptSet& set, const KeptSet::Device& device,
@@ -156,11 +155,6 @@ class KeptCalls {
     if (found == device.memory.end()) refuse_order(set, "memory '" + name + "' has not been opened", site);
     return found->second;
   }
-  // The copy that an update writes.
-  [[nodiscard]] static unsigned written(const KeptSet& set, const KeptSet::Device& device) noexcept {
-    return set.mode() == KeptMode::Double ? device.copy ^ 1U : 0U;
-  }
-
   // Opens the record, before any memory.
   KeptSet::Device& open(KeptSet& set, const Site& site) const {
     KeptSet::Device& device = set.device(client().device_id(), site);
@@ -225,7 +219,7 @@ class KeptCalls {
   static void poison_unwritten(const KeptSet& set, const KeptSet::Device& device, const Site& site) {
     for (const auto& [name, memory] : device.memory)
       device.poison(
-          *memory.handles[written(set, device)],
+          *memory.handles[set.next_copy(device)],
           std::make_exception_ptr(KeptError(KeptError::Kind::Order,
                                             "update " + std::to_string(device.last_epoch) + " of the kept set '" +
                                                 set.name() + "' has not written all of '" + name + "'",
@@ -239,7 +233,7 @@ class KeptCalls {
     const bool commits = change.kind == KeptMarkChange::Kind::Commit;
     for (const auto& [name, memory] : device.memory)
       for (unsigned copy = 0; copy < memory.handles.size(); ++copy)
-        if (memory.handles[copy] && (!commits || copy == written(set, device)))
+        if (memory.handles[copy] && (!commits || copy == set.next_copy(device)))
           marking.memory.push_back(memory.handles[copy]->binding());
     client().submit(site, "mark", [marking = std::move(marking)](Server& server, const Caller& caller) mutable {
       server.mark_kept(std::move(marking), caller);

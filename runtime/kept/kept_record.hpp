@@ -33,9 +33,9 @@ struct KeptMark {
   friend bool operator==(const KeptMark&, const KeptMark&) = default;
 };
 
-/// What lies at the begin of the record of a set on a device, in kept memory of that device. The device itself writes
-/// it, in stream order, so that it says what the memory holds whatever the host does. New memory is zero: no update was
-/// ever begun.
+/// The record of a set on a device, in kept memory of that device. The device writes it, in stream order, so it
+/// describes the contents of the memory at every moment, independent of the host. New memory is zero: no update was
+/// begun.
 struct alignas(64) KeptRecord {
   std::uint64_t mark = 0;                    ///< KeptMark::word
   std::array<std::uint64_t, 2> committed{};  ///< epoch of the last commit of each copy; 0: none

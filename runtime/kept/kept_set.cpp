@@ -223,7 +223,7 @@ KeptState KeptSet::state_of_records() const {
   return state;
 }
 
-// Tells the supervisor whether the run before has committed anything, and learns how many have not.
+// Reports the last committed epoch to the supervisor, which returns the number of runs without a commit.
 void KeptSet::report_found(KeptState& state, Site site) const {
   if (keeper_ == nullptr || held_.memory.empty()) return;
   std::uint64_t committed = state.epoch;

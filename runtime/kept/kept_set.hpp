@@ -53,10 +53,10 @@ class KeptSet {
  public:
   using Site = std::source_location;
 
-  /// Opens the set in this process. Blocks for the supervisor, which answers when the process before has certainly
-  /// ended. `name`: 1 to 255 bytes. `devices`: at least one, none twice. A set that was destroyed can be opened again
-  /// in this process when no work uses its memory any more (after a sync of its devices, and without handles). Throws
-  /// KeptError: Forked, InUse, Schema (also for another number of devices), Supervisor, Limit, Order.
+  /// Opens the set in this process. Blocks for the supervisor. `name`: 1 to 255 bytes. `devices`: at least one, none
+  /// twice. A set that was destroyed can be opened again in this process; with a supervisor only if no handle and no
+  /// work used its memory any more, as after the shutdown of its devices. Throws KeptError: Forked, InUse, Schema (also
+  /// for another number of devices), Supervisor, Limit, Order.
   KeptSet(std::string name, std::vector<DeviceId> devices, KeptOptions options = {}, Site site = Site::current());
   KeptSet(const KeptSet&) = delete;
   KeptSet& operator=(const KeptSet&) = delete;
@@ -88,7 +88,7 @@ class KeptSet {
   /// The set on one device.
   struct Device {
     DeviceId id;
-    std::string key;  ///< as the supervisor knows the device
+    std::string key;  ///< of the device, in messages to the supervisor
     Memory record;
     std::shared_ptr<UpdateGuard> guard;
     KeptRecord found;  ///< the record as it was when the device was opened
@@ -104,11 +104,15 @@ class KeptSet {
 
   /// Throws KeptError Order if the device does not belong to the set, or after forget().
   [[nodiscard]] Device& device(DeviceId id, Site site);
-  /// Throws KeptError Order if the supervisor holds memory for the device that this process has not opened: an update
-  /// without it would be told as whole.
+  /// Throws KeptError Order if the supervisor holds memory for the device that this process has not opened: a commit
+  /// would declare that memory whole, too.
   void require_complete(Device& device, Site site) const;
-  /// The current copy of the device's memory.
+  /// The copy with the contents of the last commit.
   [[nodiscard]] unsigned current_copy(const Device& device) const;
+  /// The copy that an update writes.
+  [[nodiscard]] unsigned next_copy(const Device& device) const {
+    return mode() == KeptMode::Double ? current_copy(device) ^ 1U : 0U;
+  }
   [[nodiscard]] std::uint64_t generation() const noexcept { return held_.generation; }
   /// What the supervisor holds under that name; std::nullopt: nothing.
   [[nodiscard]] std::optional<HeldSet::Memory> held(const std::string& key, const std::string& name) const;

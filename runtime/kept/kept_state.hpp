@@ -11,7 +11,7 @@
 
 namespace cox {
 
-/// What the memory of a set holds when a process opens it.
+/// The contents of the memory of a set when a process opens it.
 struct KeptState {
   enum class Kind : std::uint8_t {
     Empty,  ///< No update was ever begun: the contents are undefined.
@@ -32,8 +32,8 @@ struct KeptState {
 
   Kind kind = Kind::Empty;
   bool supervised = false;  ///< `cox run` holds the memory; otherwise it ends with this process
-  /// Several runs in a row have ended without a commit, so that the contents may be what makes them fail: a checkpoint
-  /// is the safer begin. How many, says KeptOptions::suspect_after.
+  /// At least KeptOptions::suspect_after runs in a row have ended without a commit. The contents may be the reason:
+  /// then it is safer to begin from a checkpoint.
   bool suspect = false;
   std::uint64_t runs_without_commit = 0;
   std::uint64_t epoch = 0;       ///< Whole: of the contents

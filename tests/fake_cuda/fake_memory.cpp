@@ -257,7 +257,7 @@ CUresult cuMemExportToShareableHandle(void* descriptor, CUmemGenericAllocationHa
   std::memcpy(descriptor, &copy, sizeof(copy));
   return CUDA_SUCCESS;
 }
-// The size of the memory tells the device: pages beyond it, one for each device before this one.
+// The device is encoded in the size of the file: one more page for each device before it.
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* descriptor,
                                         CUmemAllocationHandleType) {
   const auto lock = lock_fake();

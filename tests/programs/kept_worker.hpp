@@ -1,12 +1,12 @@
 #pragma once
 
-// A program with kept memory on several devices, which may end at random. Under `cox run` it says at each start what it
-// has found:
+// A program with kept memory on several devices, for `cox run`, that ends at random:
 //   PROGRAM in_place|double UPDATES FAULTS FILE [FAULT]
-// ends FAULTS runs by the fault, then makes UPDATES more updates. Appends to FILE for each run "empty", "whole EPOCH"
-// or "torn", and the times in ms of its first completed update and of its fault: "step 12", "fault 34". Every element
-// of all devices has the number of the update that has written it. What is told as whole and is not ends the program
-// with code 3, which nothing restarts. Alone the program makes a short run in each mode.
+// ends FAULTS runs by the fault, then makes UPDATES more updates. Appends to FILE for each run the state that it finds,
+// "empty", "whole EPOCH" or "torn", and the times in ms of its first completed update and of its fault: "step 12",
+// "fault 34". Every update writes its number to all elements of all devices. If a state that is reported as whole does
+// not have these contents, the program ends with code 3, which nothing restarts. Without arguments the program makes a
+// short run in each mode.
 
 #include <coxswain/runtime/kept/kept_set.hpp>
 
@@ -73,9 +73,9 @@ struct Run {
   const char* file = nullptr;
 };
 
-/// Returns whether what is told of the memory is right.
+/// Whether the memory has the contents of that state.
 template <class Client>
-bool is_as_told(const Devices<Client>& devices, cox::KeptSet& set, const cox::KeptState& state) {
+bool has_contents_of(const Devices<Client>& devices, cox::KeptSet& set, const cox::KeptState& state) {
   for (std::size_t i = 0; i < devices.clients.size(); ++i) {
     const Client& client = devices.clients[i];
     if (state.kind == cox::KeptState::Kind::Whole) {
@@ -108,7 +108,7 @@ int run(const Devices<Client>& devices, const Run& how) {
   const cox::KeptState state = set.state();
   note(how.file, std::string(to_string(state.kind)) +
                      (state.kind == cox::KeptState::Kind::Whole ? " " + std::to_string(state.epoch) : ""));
-  if (!is_as_told(devices, set, state)) return wrong_contents;
+  if (!has_contents_of(devices, set, state)) return wrong_contents;
   // An operation of all devices between two updates.
   std::vector<cox::Handle> one;
   for (const Client& client : devices.clients) one.push_back(client.create(cox::Bytes::zeroed(4)));

@@ -166,7 +166,7 @@ TEST_CASE("A message whose descriptors do not fit is refused, and none of them s
   CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("What is not a message is refused, and a closed end is told") {
+TEST_CASE("What is not a message is refused, and a closed end is reported") {
   Sockets sockets;
   const std::array<char, 5> other{"text"};
   REQUIRE(send(sockets.one.get(), other.data(), other.size(), 0) > 0);
@@ -178,7 +178,7 @@ TEST_CASE("What is not a message is refused, and a closed end is told") {
         KeptError::Kind::Supervisor);
 }
 
-TEST_CASE("A sender that does not wait is told that nobody takes its messages") {
+TEST_CASE("A sender that does not wait gets an error if its messages are not received") {
   const Sockets sockets;
   KeeperMessage message;
   message.payload.resize(KeeperMessage::max_payload);

@@ -118,7 +118,7 @@ void step(World& world, unsigned device, bool two_copies, Flaw flaw) {
 struct Found {
   std::size_t states = 0;
   std::size_t whole = 0;
-  std::size_t wrong = 0;  // told as whole, and not so
+  std::size_t wrong = 0;  // reported as whole, and not so
   std::size_t lost = 0;   // with two copies: torn after a first commit of all devices
 };
 
@@ -155,7 +155,7 @@ Found explored(bool two_copies, Flaw flaw) {
 
 }  // namespace
 
-TEST_CASE("Whatever the devices have done when the process ends, nothing torn is told as whole") {
+TEST_CASE("Whatever the devices have done when the process ends, nothing torn is reported as whole") {
   const Found in_place = explored(false, Flaw::None);
   CHECK(in_place.states == (all_steps + 1) * (all_steps + 1));
   CHECK(in_place.whole == 3);  // both devices are between the same two updates
@@ -173,7 +173,7 @@ TEST_CASE("The exploration finds marks made ahead of the writes, a missing barri
   CHECK(explored(false, Flaw::NoBegin).wrong > 0);
 }
 
-TEST_CASE("A state says what its devices hold") {
+TEST_CASE("The text of a state names its devices") {
   KeptState state;
   CHECK(state.to_string() == "empty");
   state.kind = KeptState::Kind::Whole;

@@ -1,5 +1,6 @@
 #include <coxswain/runtime/kept/keeper_connection.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
+#include <coxswain/runtime/kept/local_socket.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_folder.hpp>
 #include <coxswain/tools/cox/supervisor/keeper.hpp>
@@ -8,12 +9,12 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <source_location>
@@ -87,16 +88,6 @@ class Run {
   std::thread thread_;
 };
 
-/// A process of a run that sends what it likes.
-FileDescriptor connect_to(Keeper& keeper) {
-  FileDescriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  keeper.path().native().copy(address.sun_path, sizeof(address.sun_path) - 1);
-  REQUIRE(connect(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
-  return made;
-}
-
 KeptPieces pieces_with(const std::vector<std::string>& contents) {
   KeptPieces pieces;
   for (const std::string& text : contents) {
@@ -133,6 +124,17 @@ std::size_t open_descriptors() {
 }
 
 }  // namespace
+
+TEST_CASE("The socket of a keeper may lie in a folder with a long name") {
+  const TemporaryFolder folder;
+  const std::filesystem::path deep = folder.path() / std::string(150, 'd');
+  std::filesystem::create_directory(deep);
+  Keeper keeper(deep / "kept");
+  keeper.begin_run();
+  const FileDescriptor connection = cox::connect_local(keeper.path());
+  keeper.serve();
+  CHECK(keeper.descriptors().size() == 2);
+}
 
 TEST_CASE("A keeper gives a run what the one before has left, piece by piece") {
   const std::size_t before = open_descriptors();
@@ -182,7 +184,7 @@ TEST_CASE("More pieces than a packet holds arrive in their order") {
 TEST_CASE("Only memory of which all pieces have arrived is held") {
   TestKeeper keeper;
   keeper->begin_run();
-  FileDescriptor socket = connect_to(*keeper);
+  FileDescriptor socket = cox::connect_local(keeper->path());
   const auto send = [&](KeeperMessage message) { send_message(socket.get(), message, KeeperWait::Yes, here); };
   KeeperMessage open;
   open.kind = KeeperMessage::Kind::Open;
@@ -313,7 +315,7 @@ TEST_CASE("Runs without a commit are counted, and only one that has made progres
   }
 }
 
-TEST_CASE("The values of the last epochs are held; those of a history that was given up are not") {
+TEST_CASE("The values of the last epochs are held; those of a history that was replaced are not") {
   TestKeeper keeper(KeeperLimits{.epochs = 2});
   {
     Run run(keeper);
@@ -337,7 +339,7 @@ TEST_CASE("A process that sends something else is disconnected, and what was hel
     run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
   }
   keeper->begin_run();
-  const FileDescriptor socket = connect_to(*keeper);
+  const FileDescriptor socket = cox::connect_local(keeper->path());
   REQUIRE(write(socket.get(), "hello", 5) == 5);
   keeper->serve();
   CHECK(keeper->descriptors().size() == 1);  // that which accepts

@@ -15,43 +15,43 @@ using cox::tools::Command;
 
 namespace {
 
-struct Told {
+struct Reports {
   std::map<std::string, int> counts;  // by the first word
-  std::uint64_t last = 0;             // epoch that was told as whole last
+  std::uint64_t last = 0;             // last epoch that was reported as whole
   bool falls = false;                 // an epoch was less than an earlier one
 };
 
-Told told_in(const std::string& path) {
-  Told told;
+Reports reports_in(const std::string& path) {
+  Reports reports;
   std::ifstream file(path);
   std::string line;
   while (std::getline(file, line)) {
-    ++told.counts[line.substr(0, line.find(' '))];
+    ++reports.counts[line.substr(0, line.find(' '))];
     if (!line.starts_with("whole ")) continue;
     const std::uint64_t epoch = std::stoull(line.substr(6));
-    if (epoch < told.last) told.falls = true;
-    told.last = epoch;
+    if (epoch < reports.last) reports.falls = true;
+    reports.last = epoch;
   }
-  return told;
+  return reports;
 }
 
 }  // namespace
 
-TEST_CASE("Kept memory is told as whole or torn, and is what it was told, at whatever point the process is killed") {
+TEST_CASE("Kept memory has the reported contents, at whatever point the process is killed") {
   for (const std::string mode : {"in_place", "double"}) {
     const TemporaryFile file("");
     constexpr int kills = 25;
-    // The last run continues from the epoch that it finds: told as whole, and checked, or 3.
+    // The last run compares the memory with the epoch that it finds; exit code 3: they differ.
     const Command command =
         Command::run({"run", "--restarts", "1000", "--backoff", "1ms", "--backoff-max", "1ms", "--on", "signal", "--",
                       COX_KEPT_WORKER, mode, "10", std::to_string(kills), file.path()});
     CAPTURE(mode, command.err);
     CHECK(static_cast<int>(command.code) == 0);
-    const Told told = told_in(file.path());
-    CHECK(told.counts.at("empty") >= 1);
-    CHECK(told.counts.at("whole") >= 1);
-    CHECK_FALSE(told.falls);
-    if (mode == "double") CHECK_FALSE(told.counts.contains("torn"));
+    const Reports reports = reports_in(file.path());
+    CHECK(reports.counts.at("empty") >= 1);
+    CHECK(reports.counts.at("whole") >= 1);
+    CHECK_FALSE(reports.falls);
+    if (mode == "double") CHECK_FALSE(reports.counts.contains("torn"));
     CHECK_THAT(command.err, ContainsSubstring(" of kept memory\n"));
   }
 }

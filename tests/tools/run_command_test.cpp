@@ -222,23 +222,23 @@ TEST_CASE("A program that still runs is killed with the object that stands for i
   CHECK(waitid(P_ALL, 0, &info, WEXITED | WNOHANG) == -1);  // no child is left
 }
 
-TEST_CASE("A supervisor says what it runs, and starts it again when asked to") {
+TEST_CASE("A supervisor reports what it runs, and starts it again on --reload") {
   const std::string supervisor = std::to_string(getpid());
   Command ended{};
   std::thread runs([&ended] {
     // The first run lasts until SIGTERM, the second one ends by itself.
     ended = run_script("[ $COX_RESTART = 1 ] && exit 7; trap 'exit 0' TERM; while :; do :; done");
   });
-  const auto ask = [&](const char* what) { return Command::run({"run", what, supervisor}); };
-  Command status = ask("--status");
-  while (code_of(status) != 0) status = ask("--status");
+  const auto query = [&](const char* what) { return Command::run({"run", what, supervisor}); };
+  Command status = query("--status");
+  while (code_of(status) != 0) status = query("--status");
   CHECK_THAT(status.out, ContainsSubstring("program: /bin/sh, process ") && ContainsSubstring("restarts: 0\n") &&
                              ContainsSubstring("kept memory: none\n"));
-  const Command reload = ask("--reload");
-  CHECK_THAT(reload.out, ContainsSubstring("is asked to end, and is started again\n"));
+  const Command reload = query("--reload");
+  CHECK_THAT(reload.out, ContainsSubstring("has been sent SIGTERM; the program is started again when it has ended\n"));
   runs.join();
   CHECK(code_of(ended) == 7);
   CHECK_THAT(ended.err, ContainsSubstring("; reload with "));
-  CHECK_THAT(ask("--status").err, ContainsSubstring("no supervisor in process " + supervisor));
+  CHECK_THAT(query("--status").err, ContainsSubstring("no supervisor in process " + supervisor));
   CHECK(code_of(Command::run({"run", "--status", "many"})) == 2);
 }

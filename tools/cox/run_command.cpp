@@ -50,8 +50,8 @@ RunCommand::RunCommand(CLI::App& app)
 
 bool RunCommand::chosen() const { return command_.parsed(); }
 
-ExitCode RunCommand::ask(std::string_view request, const std::string& process, std::ostream& out,
-                         std::ostream& err) const {
+ExitCode RunCommand::query(std::string_view request, const std::string& process, std::ostream& out,
+                           std::ostream& err) const {
   auto id = static_cast<pid_t>(parse_count("the process ID", process, 0, std::numeric_limits<pid_t>::max()));
   try {
     if (id == 0) {
@@ -64,7 +64,7 @@ ExitCode RunCommand::ask(std::string_view request, const std::string& process, s
       }
       id = found.front();
     }
-    out << ControlSocket::ask(id, request);
+    out << ControlSocket::query(id, request);
     return ExitCode::Ok;
   } catch (const std::system_error& error) {
     err << "cox run: " << error.what() << "\n";
@@ -73,8 +73,8 @@ ExitCode RunCommand::ask(std::string_view request, const std::string& process, s
 }
 
 ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const {
-  if (command_.count("--status") != 0) return ask(Supervisor::status_request, status_, out, err);
-  if (command_.count("--reload") != 0) return ask(Supervisor::reload_request, reload_, out, err);
+  if (command_.count("--status") != 0) return query(Supervisor::status_request, status_, out, err);
+  if (command_.count("--reload") != 0) return query(Supervisor::reload_request, reload_, out, err);
   RestartLimits limits;
   limits.restarts = parse_count("--restarts", restarts_, 0, max_restarts);
   limits.within = parse_time("--within", within_, std::chrono::nanoseconds(1));

@@ -23,13 +23,13 @@ class RunCommand {
 
   [[nodiscard]] bool chosen() const;
   /// Blocks until the program has ended and is not restarted. Returns the exit code of the program: any value, not only
-  /// the enumerators of ExitCode. With --status or --reload asks a supervisor that runs instead, and prints its answer.
-  /// Throws ArgumentError.
+  /// the enumerators of ExitCode. With --status or --reload sends that request to a running supervisor instead, and
+  /// prints the answer. Throws ArgumentError.
   [[nodiscard]] ExitCode run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const;
 
  private:
-  [[nodiscard]] ExitCode ask(std::string_view request, const std::string& process, std::ostream& out,
-                             std::ostream& err) const;
+  [[nodiscard]] ExitCode query(std::string_view request, const std::string& process, std::ostream& out,
+                               std::ostream& err) const;
 
   CLI::App& command_;
   std::string restarts_ = "10";

@@ -38,7 +38,7 @@ void launch_mark(CUfunction function, CUstream stream, CUdeviceptr record, detai
                                   &arguments.epoch, &arguments.two_copies, &arguments.copy};
   const CUresult result = detail::driver().launch(&config, function, parameters.data(), nullptr);
   if (result == CUDA_SUCCESS) return;
-  // The writes of an update that was not marked would make memory that is told as whole torn.
+  // The record says "whole" while the update that was not marked overwrites the memory.
   if (arguments.kind == static_cast<std::uint32_t>(KeptMarkChange::Kind::Begin))
     detail::report_gpu_fault(result, "launch of the begin of an update");
   detail::throw_cuda_error(result, "launch", std::source_location::current());

@@ -226,7 +226,7 @@ TEMPLATE_TEST_CASE("Updates are not begun or committed in a capture", "[kept]", 
   CHECK_THROWS_AS(kept.client.graph_stop_capture(), ServerError);
 }
 
-TEMPLATE_TEST_CASE("An update that was not committed is given up for the next one", "[kept]", COX_BACKENDS) {
+TEMPLATE_TEST_CASE("The next update replaces one that was not committed", "[kept]", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   Kept<TestType> kept;
   kept.client.begin_update(kept.set, 1);

@@ -1,17 +1,15 @@
 #include <coxswain/tools/cox/supervisor/control_socket.hpp>
 
-#include <poll.h>
+#include <coxswain/runtime/kept/local_socket.hpp>
+
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <system_error>
 
 namespace cox::tools {
@@ -38,56 +36,24 @@ std::filesystem::path folder() {
 
 std::filesystem::path path_of(pid_t supervisor) { return folder() / (std::to_string(supervisor) + ".socket"); }
 
-sockaddr_un address_of(const std::filesystem::path& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.native().size() >= sizeof(address.sun_path))
-    throw std::system_error(ENAMETOOLONG, std::generic_category(), path);
-  std::strcpy(address.sun_path, path.c_str());
-  return address;
-}
-
-void limit_waits(int socket, time_t seconds) {
-  const timeval longest{.tv_sec = seconds, .tv_usec = 0};
-  for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO})
-    static_cast<void>(setsockopt(socket, SOL_SOCKET, option, &longest, sizeof(longest)));
-}
-
-FileDescriptor make_socket(int flags) {
-  FileDescriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0));
-  if (!made.is_open()) fail("socket");
-  limit_waits(made.get(), 10);
-  return made;
-}
-
-bool is_of_this_user(int connection) {
-  ucred who{};
-  socklen_t size = sizeof(who);
-  return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == getuid();
-}
-
 }  // namespace
 
-ControlSocket::ControlSocket() : path_(path_of(getpid())), listener_(make_socket(SOCK_NONBLOCK)) {
+ControlSocket::ControlSocket() : path_(path_of(getpid())) {
   static_cast<void>(unlink(path_.c_str()));  // of an earlier process with this id
-  const sockaddr_un address = address_of(path_);
-  if (bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) fail(path_);
-  if (listen(listener_.get(), 4) != 0) fail("listen");
+  listener_ = listen_local(path_);
 }
 
 ControlSocket::~ControlSocket() { static_cast<void>(unlink(path_.c_str())); }
 
 void ControlSocket::answer(const std::function<std::string(std::string_view)>& answer) const {
-  const FileDescriptor connection(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!connection.is_open() || !is_of_this_user(connection.get())) return;
   constexpr int longest_ms = 100;  // between the client's connect() and its send()
-  pollfd readable{.fd = connection.get(), .events = POLLIN, .revents = 0};
-  if (poll(&readable, 1, longest_ms) <= 0) return;
+  const auto connection = accept_local(listener_.get());
+  if (!connection || !is_readable(connection->socket.get(), longest_ms)) return;
   std::array<char, 64> request{};
-  const ssize_t size = recv(connection.get(), request.data(), request.size(), MSG_DONTWAIT);
+  const ssize_t size = recv(connection->socket.get(), request.data(), request.size(), MSG_DONTWAIT);
   if (size <= 0) return;
   const std::string text = answer({request.data(), static_cast<std::size_t>(size)}).substr(0, longest_answer);
-  static_cast<void>(send(connection.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
+  static_cast<void>(send(connection->socket.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 std::vector<pid_t> ControlSocket::supervisors() {
@@ -97,26 +63,28 @@ std::vector<pid_t> ControlSocket::supervisors() {
     pid_t process = 0;
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
     if (error != std::errc() || end != name.data() + name.size() || process <= 0) continue;
-    const FileDescriptor probe = make_socket(0);
-    const sockaddr_un address = address_of(entry.path());
-    if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0)
+    try {
+      static_cast<void>(connect_local(entry.path()));
       found.push_back(process);
+    } catch (const std::system_error&) {  // a socket that a killed process has left
+    }
   }
   std::ranges::sort(found);
   return found;
 }
 
-std::string ControlSocket::ask(pid_t supervisor, std::string_view request) {
-  const FileDescriptor connection = make_socket(0);
-  const sockaddr_un address = address_of(path_of(supervisor));
-  if (connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
-    fail("no supervisor in process " + std::to_string(supervisor));
+std::string ControlSocket::query(pid_t supervisor, std::string_view request) try {
+  constexpr time_t longest = 10;
+  const FileDescriptor connection = connect_local(path_of(supervisor));
+  limit_waits(connection.get(), longest);
   if (send(connection.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) fail("send");
   std::string text(longest_answer, '\0');
   const ssize_t size = recv(connection.get(), text.data(), text.size(), 0);
-  if (size < 0) fail("no answer from process " + std::to_string(supervisor));
+  if (size < 0) fail("receive");
   text.resize(static_cast<std::size_t>(size));
   return text;
+} catch (const std::system_error& error) {
+  throw std::system_error(error.code(), "no supervisor in process " + std::to_string(supervisor) + " answers");
 }
 
 }  // namespace cox::tools

@@ -11,8 +11,8 @@
 
 namespace cox::tools {
 
-/// Where the running supervisors of this user are asked about their programs: a socket for each, in a folder that only
-/// the user can access. Any thread.
+/// The socket through which a running supervisor receives requests of its user: in a folder that only the user can
+/// access. Any thread.
 class ControlSocket {
  public:
   /// Creates the socket of this process. Throws std::system_error.
@@ -31,7 +31,7 @@ class ControlSocket {
   [[nodiscard]] static std::vector<pid_t> supervisors();
   /// Sends the request to the supervisor in that process, and returns its answer. Blocks for it, at most ten seconds.
   /// Throws std::system_error.
-  [[nodiscard]] static std::string ask(pid_t supervisor, std::string_view request);
+  [[nodiscard]] static std::string query(pid_t supervisor, std::string_view request);
 
  private:
   std::filesystem::path path_;

@@ -4,10 +4,6 @@
 #include <coxswain/tools/cox/byte_text.hpp>
 
 #include <fcntl.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -46,28 +42,10 @@ void send_done(int socket, std::uint64_t number = 0) {
   send(socket, done);
 }
 
-bool is_readable(int descriptor) noexcept {
-  pollfd watched{.fd = descriptor, .events = POLLIN, .revents = 0};
-  return poll(&watched, 1, 0) > 0;
-}
-
 }  // namespace
 
 Keeper::Keeper(std::filesystem::path socket_path, KeeperLimits limits)
-    : path_(std::move(socket_path)),
-      limits_(limits),
-      listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string& name = path_.native();
-  if (name.size() >= sizeof(address.sun_path)) throw std::system_error(ENAMETOOLONG, std::generic_category(), name);
-  name.copy(address.sun_path, name.size());
-  constexpr int waiting = 64;
-  if (!listener_.is_open() ||
-      bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
-      listen(listener_.get(), waiting) != 0)
-    throw std::system_error(errno, std::generic_category(), name);
-}
+    : path_(std::move(socket_path)), limits_(limits), listener_(listen_local(path_)) {}
 
 Keeper::~Keeper() { static_cast<void>(unlink(path_.c_str())); }
 
@@ -79,34 +57,24 @@ void Keeper::begin_run() noexcept {
 
 std::vector<int> Keeper::descriptors() const {
   std::vector<int> all{listener_.get()};
-  for (const Connection& each : connections_) all.push_back(each.socket.get());
+  for (const LocalConnection& each : connections_) all.push_back(each.socket.get());
   return all;
 }
 
-void Keeper::accept_all() {
-  for (;;) {
-    FileDescriptor accepted(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!accepted.is_open()) return;
-    ucred who{};
-    socklen_t size = sizeof(who);
-    if (getsockopt(accepted.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0 || who.uid != getuid()) continue;
-    // A process that was stopped in the middle of an answer must not stop the supervisor.
-    constexpr timeval longest{.tv_sec = 5, .tv_usec = 0};
-    static_cast<void>(setsockopt(accepted.get(), SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof(longest)));
-    connections_.push_back({std::move(accepted), who.pid});
-  }
-}
-
 void Keeper::serve() {
-  accept_all();
-  std::erase_if(connections_, [this](Connection& each) {
+  constexpr time_t longest = 5;  // seconds for which a stopped process may keep its answer from being sent
+  while (auto accepted = accept_local(listener_.get())) {
+    limit_waits(accepted->socket.get(), longest);
+    connections_.push_back(std::move(*accepted));
+  }
+  std::erase_if(connections_, [this](LocalConnection& each) {
     while (is_readable(each.socket.get()))
       if (!answer_one(each)) return true;
     return false;
   });
 }
 
-bool Keeper::answer_one(Connection& from) {
+bool Keeper::answer_one(LocalConnection& from) {
   try {
     auto message = receive_message(from.socket.get(), here);
     if (!message) return false;
@@ -135,7 +103,7 @@ void Keeper::drop_gpu_memory() {
   std::erase_if(sets_, [](const auto& each) { return each.second.allocations.empty(); });
 }
 
-void Keeper::answer(Message message, const Connection& from) {
+void Keeper::answer(Message message, const LocalConnection& from) {
   const Kind kind = message.kind;
   try {
     switch (kind) {
@@ -158,7 +126,7 @@ void Keeper::answer(Message message, const Connection& from) {
   }
 }
 
-void Keeper::open(const Message& message, const Connection& from) {
+void Keeper::open(const Message& message, const LocalConnection& from) {
   used_ = true;
   if (!sets_.contains(message.set) && sets_.size() == limits_.sets)
     throw KeptError(KeptError::Kind::Limit,
@@ -204,7 +172,7 @@ void Keeper::open(const Message& message, const Connection& from) {
   send(from.socket.get(), opened);
 }
 
-Keeper::Set& Keeper::open_set(const Message& message, const Connection& from) {
+Keeper::Set& Keeper::open_set(const Message& message, const LocalConnection& from) {
   const auto found = sets_.find(message.set);
   if (found == sets_.end() || !found->second.is_open || found->second.owner != from.process)
     throw KeptError(KeptError::Kind::Order, "the kept set '" + message.set + "' is not open in this process");
@@ -216,7 +184,7 @@ std::size_t Keeper::allocations() const noexcept {
                          [](std::size_t sum, const auto& each) { return sum + each.second.allocations.size(); });
 }
 
-void Keeper::keep(Message message, const Connection& from) {
+void Keeper::keep(Message message, const LocalConnection& from) {
   Set& set = open_set(message, from);
   const std::pair key(message.device, message.name);
   auto found = set.allocations.find(key);
@@ -239,7 +207,7 @@ void Keeper::keep(Message message, const Connection& from) {
   send_done(from.socket.get());
 }
 
-void Keeper::take(const Message& message, const Connection& from) {
+void Keeper::take(const Message& message, const LocalConnection& from) {
   Set& set = open_set(message, from);
   const auto found = set.allocations.find({message.device, message.name});
   if (found == set.allocations.end() || !found->second.is_complete)
@@ -259,7 +227,7 @@ void Keeper::take(const Message& message, const Connection& from) {
   }
 }
 
-void Keeper::forget(const Message& message, const Connection& from) {
+void Keeper::forget(const Message& message, const LocalConnection& from) {
   Set& set = open_set(message, from);
   if (message.name.empty()) {
     set.allocations.clear();
@@ -272,7 +240,7 @@ void Keeper::forget(const Message& message, const Connection& from) {
   send_done(from.socket.get());
 }
 
-void Keeper::note_values(Message message, const Connection& from) {
+void Keeper::note_values(Message message, const LocalConnection& from) {
   std::deque<Values>& values = open_set(message, from).values[message.device];
   // After a restart without a common epoch the numbers go on from the greatest; what follows is of another history.
   std::erase_if(values, [&](const Values& each) { return each.epoch >= message.number; });
@@ -281,7 +249,7 @@ void Keeper::note_values(Message message, const Connection& from) {
   has_values_ = true;
 }
 
-void Keeper::note_found(const Message& message, const Connection& from) {
+void Keeper::note_found(const Message& message, const LocalConnection& from) {
   Set& set = open_set(message, from);
   const bool progresses = message.number > set.last_found;
   set.runs_without_commit = progresses ? 0 : set.runs_without_commit + 1;

@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/kept/file_descriptor.hpp>
 #include <coxswain/runtime/kept/keeper_message.hpp>
+#include <coxswain/runtime/kept/local_socket.hpp>
 
 #include <sys/types.h>
 #include <cstddef>
@@ -61,10 +62,6 @@ class Keeper {
 
  private:
   using Message = KeeperMessage;
-  struct Connection {
-    FileDescriptor socket;
-    pid_t process;
-  };
   struct Allocation {
     std::uint64_t bytes = 0;
     std::uint64_t epoch = 0;  // of the last update before it was made
@@ -87,23 +84,22 @@ class Keeper {
     bool is_open = false;  // by the owner
   };
 
-  void accept_all();
   // Returns false if the process is to be disconnected.
-  [[nodiscard]] bool answer_one(Connection& from);
-  void answer(Message message, const Connection& from);
-  void open(const Message& message, const Connection& from);
-  void keep(Message message, const Connection& from);
-  void take(const Message& message, const Connection& from);
-  void forget(const Message& message, const Connection& from);
-  void note_values(Message message, const Connection& from);
-  void note_found(const Message& message, const Connection& from);
-  [[nodiscard]] Set& open_set(const Message& message, const Connection& from);
+  [[nodiscard]] bool answer_one(LocalConnection& from);
+  void answer(Message message, const LocalConnection& from);
+  void open(const Message& message, const LocalConnection& from);
+  void keep(Message message, const LocalConnection& from);
+  void take(const Message& message, const LocalConnection& from);
+  void forget(const Message& message, const LocalConnection& from);
+  void note_values(Message message, const LocalConnection& from);
+  void note_found(const Message& message, const LocalConnection& from);
+  [[nodiscard]] Set& open_set(const Message& message, const LocalConnection& from);
   [[nodiscard]] std::size_t allocations() const noexcept;
 
   const std::filesystem::path path_;
   const KeeperLimits limits_;
   FileDescriptor listener_;
-  std::vector<Connection> connections_;
+  std::vector<LocalConnection> connections_;
   std::uint64_t generation_ = 0;
   bool used_ = false;
   bool has_values_ = false;  // of an update of this run

@@ -46,7 +46,7 @@ Supervisor::Supervisor(std::vector<std::string> program, const RestartLimits& li
   try {
     control_.emplace();
   } catch (const std::system_error& error) {
-    err_ << "cox run: cannot be asked for its status: " << error.what() << "\n" << std::flush;
+    err_ << "cox run: --status and --reload are not available: " << error.what() << "\n" << std::flush;
   }
 }
 
@@ -144,7 +144,8 @@ void Supervisor::answer_requests(ChildProcess* child) {
     reload_requested_ = true;
     if (child == nullptr) return "the program is started now\n";
     child->send(SIGTERM);
-    return "process " + std::to_string(child->id()) + " is asked to end, and is started again\n";
+    return "process " + std::to_string(child->id()) +
+           " has been sent SIGTERM; the program is started again when it has ended\n";
   });
 }
 

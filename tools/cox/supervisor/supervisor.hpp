@@ -43,7 +43,7 @@ class Supervisor {
   /// program's last run, 126 or 127 if the program cannot be started, or 128 + the signal that ended the back-off.
   [[nodiscard]] int run();
 
-  // What ControlSocket::ask() is answered.
+  // The requests of ControlSocket::query().
   static constexpr std::string_view status_request = "status";  ///< a text about the program and its kept memory
   static constexpr std::string_view reload_request = "reload";  ///< ends the program by SIGTERM, and starts it again
 
