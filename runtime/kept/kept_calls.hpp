@@ -37,6 +37,8 @@ struct KeptMarking {
 /// - make_kept(device, bytes, site): new memory, zeroed. adopt_kept(device, pieces, site): that of another process.
 ///   kept_key(device): a text by which another process finds the device. Throw KeptError. Block; any thread but a
 ///   device thread.
+/// - count_kept(bytes, caller): counts that much kept memory in the device's reports and against its limit until the
+///   result is destroyed, on any thread. Throws KeptError Memory if the limit does not allow it. Device thread only.
 /// - mark_kept(marking, caller): queues the change after all work that uses the memory. A commit fails if the memory is
 ///   poisoned. Failures as launch. After the failure of a begin, commits fail until the next begin.
 /// - poison(memory, cause, caller): poisons the allocation, in stream order.
@@ -44,6 +46,7 @@ template <class S>
 concept KeptServer =
     requires(S& server, DeviceId device, std::size_t bytes, KeptPieces pieces, KeptMarking marking,
              const Binding& memory, const std::exception_ptr& cause, const Caller& caller, std::source_location site) {
+      { server.count_kept(bytes, caller) } -> std::same_as<std::shared_ptr<void>>;
       { S::make_kept(device, bytes, site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
       { S::adopt_kept(device, std::move(pieces), site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
       { S::kept_key(device) } -> std::same_as<std::string>;
@@ -63,7 +66,8 @@ class KeptCalls {
  public:
   using Site = std::source_location;
 
-  /// Opens memory of the set on this device, or makes it: persistent, of that size, aligned as any other. A handle of
+  /// Opens memory of the set on this device, or makes it: persistent, of that size, aligned as any other, counted in
+  /// the device's reports and against its limit; free memory of its pools is returned to the device first. A handle of
   /// it is an ordinary one, but its memory may be written only between begin_update and commit: each other write
   /// (launch, copy, view, graph, destination of a collective or transfer) is refused with ServerError Validation.
   /// Writes by `call` and through raw pointers are not seen. Calls with the same name return the same memory. Blocks
@@ -184,6 +188,7 @@ class KeptCalls {
     try {
       for (unsigned copy = 0; copy < copies; ++copy) {
         const std::string key = copies == 1 ? name : name + "/" + std::to_string(copy);
+        std::shared_ptr<void> counted = count(bytes, site);
         if (const auto held = set.held(device.key, key)) {
           if (held->bytes != bytes) refuse_size(set, name, held->bytes, bytes, site);
           memory.storage[copy] = Server::adopt_kept(device.id, set.take(device.key, key, site), site);
@@ -195,6 +200,7 @@ class KeptCalls {
           made.push_back(key);
           set.keep(device, key, bytes, *memory.storage[copy], site);
         }
+        memory.storage[copy]->set_count(std::move(counted));
         if (memory.storage[copy]->bytes() < bytes) refuse_size(set, name, memory.storage[copy]->bytes(), bytes, site);
         memory.handles[copy] = lend(memory.storage[copy], bytes, name == record_name ? nullptr : device.guard, site);
       }
@@ -203,6 +209,12 @@ class KeptCalls {
       throw;
     }
     return memory;
+  }
+
+  [[nodiscard]] std::shared_ptr<void> count(std::size_t bytes, const Site& site) const {
+    return client().device_.submit_blocking([bytes, caller = Caller{client().stream_id(), site}](
+                                                Server& server) { return server.count_kept(bytes, caller); },
+                                            site);
   }
 
   // A handle of the storage, which lives as long as work uses it.

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstddef>
+#include <exception>
+#include <string>
 
 namespace cox {
 
@@ -17,6 +19,13 @@ KeptError kept_mark_error(const std::string& set, const Location& location, std:
           "an update of the kept set '" + set + "' was neither begun nor committed on " + location.to_string() +
               ": its record belongs to a later process, or to another update",
           site};
+}
+
+KeptError kept_memory_does_not_fit(const Location& location, std::size_t bytes, const MemoryReport& report,
+                                   std::source_location site) {
+  const IoError cause = allocation_error(location, bytes, report, site);
+  return {KeptError::Kind::Memory, std::string("kept memory does not fit: ") + cause.what(), site,
+          std::make_exception_ptr(cause)};
 }
 
 }  // namespace cox

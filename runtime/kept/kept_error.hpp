@@ -2,7 +2,9 @@
 
 #include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/base/location.hpp>
+#include <coxswain/runtime/memory/memory_report.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <source_location>
@@ -40,5 +42,9 @@ class KeptError : public Error {
 
 /// Order: the record of the set was not changed at that location.
 [[nodiscard]] KeptError kept_mark_error(const std::string& set, const Location& location, std::source_location site);
+
+/// Memory: the limit of the device does not allow `bytes` more bytes. Writes the report to the log.
+[[nodiscard]] KeptError kept_memory_does_not_fit(const Location& location, std::size_t bytes,
+                                                 const MemoryReport& report, std::source_location site);
 
 }  // namespace cox

@@ -3,6 +3,8 @@
 #include <coxswain/runtime/kept/keeper_connection.hpp>
 
 #include <cstddef>
+#include <memory>
+#include <utility>
 
 namespace cox {
 
@@ -19,6 +21,12 @@ class KeptStorage {
   [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;
   /// The descriptors of the memory, once; then none.
   [[nodiscard]] virtual KeptPieces take_pieces() noexcept = 0;
+
+  /// `counted` is destroyed after the memory has been unmapped: see KeptServer.
+  void set_count(std::shared_ptr<void> counted) noexcept { counted_ = std::move(counted); }
+
+ private:
+  std::shared_ptr<void> counted_;
 };
 
 }  // namespace cox

@@ -5,6 +5,7 @@
 #include <coxswain/runtime/memory/memory_pool.hpp>
 #include <coxswain/runtime/memory/memory_pool_layout.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
+#include <coxswain/runtime/memory/separate_memory.hpp>
 #include <coxswain/runtime/memory/usage_gauge.hpp>
 
 #include <algorithm>
@@ -34,7 +35,8 @@ struct MemoryRequest {
 
 /// The memory of one device and kind, from which its server allocates. It has a pool for short-lived memory and one for
 /// long-lived memory (persistent windows), so that long-lived blocks do not fragment the first. One limit applies to
-/// both pools. Buffers that were dropped on other threads return through a list. Device thread only.
+/// both pools, and to separate memory (kept memory). Buffers that were dropped on other threads return through a list.
+/// Device thread only.
 template <MemoryStorage Storage, StreamClock Clock>
 class DeviceMemory {
  public:
@@ -94,6 +96,17 @@ class DeviceMemory {
     buffer->allocation = {.block = 0, .generation = 0, .address = address, .size = bytes, .last_use = {}};
     buffer->borrowed = std::move(memory);
     return buffer;
+  }
+  /// Counts memory of the device that does not come from the pools (`reserved` bytes, of which `bytes` are used) in
+  /// reports and against the limit, until the result is destroyed, on any thread. First returns free memory to the
+  /// device, as cleanup(). Returns null if the limit does not allow it. Throws std::bad_alloc.
+  [[nodiscard]] std::shared_ptr<void> count_separate(std::size_t bytes, std::size_t reserved) {
+    cleanup();
+    const std::size_t taken = usage_now().bytes_reserved;
+    if (taken > limit_ || reserved > limit_ - taken) return nullptr;
+    std::shared_ptr<void> counted = separate_.count(bytes, reserved);
+    publish();
+    return counted;
   }
   /// Memory has been borrowed, and may have been dropped.
   [[nodiscard]] bool has_borrowed() const noexcept { return !borrowed_.empty(); }
@@ -161,10 +174,12 @@ class DeviceMemory {
     collect_returned();
     MemoryReport report = automatic_pool_->report();
     report += persistent_pool_->report();
+    report.usage += separate_.usage();
+    if (separate_.reserved() != 0) report.by_label["kept memory"] += separate_.reserved();
     report.capacity = limit_;
     return report;
   }
-  /// Limit of the bytes that both pools together may take from the device.
+  /// Limit of the bytes that both pools and separate memory together may take from the device.
   [[nodiscard]] std::size_t capacity() const noexcept { return limit_; }
 
   /// Rebuilds the pools with `layout`. Returns false, and changes nothing, while there are allocations or while work
@@ -205,7 +220,7 @@ class DeviceMemory {
   [[nodiscard]] std::optional<MemoryAllocation> try_allocate(const MemoryRequest& request) {
     const Home other = request.home == Home::Automatic ? Home::Persistent : Home::Automatic;
     Pool& pool = pool_of(request.home);
-    pool.set_capacity(limit_ - std::min(limit_, pool_of(other).reserved()));
+    pool.set_capacity(limit_ - std::min(limit_, pool_of(other).reserved() + separate_.reserved()));
     return pool.allocate(request.bytes, request.stream, request.label, request.growth);
   }
 
@@ -215,7 +230,9 @@ class DeviceMemory {
     publish();
   }
 
-  [[nodiscard]] MemoryUsage usage_now() const noexcept { return automatic_pool_->usage() + persistent_pool_->usage(); }
+  [[nodiscard]] MemoryUsage usage_now() const noexcept {
+    return automatic_pool_->usage() + persistent_pool_->usage() + separate_.usage();
+  }
   void publish() const noexcept { published_->publish(usage_now()); }
 
   void free(DeviceBuffer& buffer) {
@@ -284,6 +301,7 @@ class DeviceMemory {
   Storage persistent_;
   std::unique_ptr<Pool> automatic_pool_;  // neither pool is null
   std::unique_ptr<Pool> persistent_pool_;
+  SeparateMemory separate_;
   const std::shared_ptr<ReturnedBuffers> returned_ = std::make_shared<ReturnedBuffers>();
   const std::shared_ptr<UsageGauge> published_ = std::make_shared<UsageGauge>();
   const std::shared_ptr<const UsageGauge> gauge_ = published_;

@@ -16,10 +16,6 @@
 namespace cox::detail {
 namespace {
 
-std::size_t whole_granules(std::size_t bytes) {
-  return (std::max<std::size_t>(bytes, 1) + CudaStorage::granule - 1) / CudaStorage::granule * CudaStorage::granule;
-}
-
 CUmemAllocationProp properties_of(const CudaContext& context) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -46,10 +42,14 @@ CudaKeptStorage::~CudaKeptStorage() {
   COX_CUDA_CHECK(address_free(base_, reserved_));
 }
 
+std::size_t CudaKeptStorage::bytes_for(std::size_t bytes) noexcept {
+  return (std::max<std::size_t>(bytes, 1) + CudaStorage::granule - 1) / CudaStorage::granule * CudaStorage::granule;
+}
+
 std::shared_ptr<CudaKeptStorage> CudaKeptStorage::create(std::shared_ptr<CudaContext> context, std::size_t bytes,
                                                          std::source_location site) {
   const CurrentContext current(*context);
-  std::shared_ptr<CudaKeptStorage> memory(new CudaKeptStorage(std::move(context), whole_granules(bytes)));
+  std::shared_ptr<CudaKeptStorage> memory(new CudaKeptStorage(std::move(context), bytes_for(bytes)));
   memory->create_pieces(site);
   memory->give_access();
   memory->set_zero();

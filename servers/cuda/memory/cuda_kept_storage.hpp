@@ -20,6 +20,8 @@ class CudaKeptStorage final : public KeptStorage {
   /// The largest piece, in bytes; if the driver has none as large, smaller ones are taken.
   static constexpr std::size_t max_piece = std::size_t{512} << 20U;
 
+  /// Bytes that create() takes from the device for memory of `bytes` bytes.
+  [[nodiscard]] static std::size_t bytes_for(std::size_t bytes) noexcept;
   /// New memory, zeroed; blocks until it is. Throws KeptError: Memory, Descriptors; CudaError.
   [[nodiscard]] static std::shared_ptr<CudaKeptStorage> create(std::shared_ptr<CudaContext> context, std::size_t bytes,
                                                                std::source_location site);

@@ -19,6 +19,9 @@ class MemoryOver final : public CudaMemory {
   Buffer borrow(MemoryAddress address, std::size_t bytes, std::shared_ptr<BorrowedMemory> memory) override {
     return memory_.borrow(address, bytes, std::move(memory));
   }
+  std::shared_ptr<void> count_separate(std::size_t bytes, std::size_t reserved) override {
+    return memory_.count_separate(bytes, reserved);
+  }
   bool has_borrowed() const noexcept override { return memory_.has_borrowed(); }
   void end_borrowed(const EndBorrowed& end) override { memory_.end_borrowed(end); }
   void collect_returned() override { memory_.collect_returned(); }

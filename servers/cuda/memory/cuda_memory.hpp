@@ -25,6 +25,7 @@ class CudaMemory {
   [[nodiscard]] virtual Buffer allocate(const MemoryRequest& request) = 0;
   [[nodiscard]] virtual Buffer borrow(MemoryAddress address, std::size_t bytes,
                                       std::shared_ptr<BorrowedMemory> memory) = 0;
+  [[nodiscard]] virtual std::shared_ptr<void> count_separate(std::size_t bytes, std::size_t reserved) = 0;
   [[nodiscard]] virtual bool has_borrowed() const noexcept = 0;
   using EndBorrowed = std::function<void(const StreamPositions& uses, const std::shared_ptr<BorrowedMemory>& memory)>;
   virtual void end_borrowed(const EndBorrowed& end) = 0;

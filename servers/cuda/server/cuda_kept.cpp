@@ -70,6 +70,13 @@ std::string CudaServer::kept_key(DeviceId device) {
   return key;
 }
 
+std::shared_ptr<void> CudaServer::count_kept(std::size_t bytes, const Caller& caller) {
+  static_cast<void>(device_->enter(caller));
+  const std::size_t reserved = detail::CudaKeptStorage::bytes_for(bytes);
+  if (auto counted = device_->memory().count_separate(bytes, reserved)) return counted;
+  throw kept_memory_does_not_fit(device_->location(caller), reserved, device_->memory().report(), caller.site);
+}
+
 void CudaServer::mark_kept(KeptMarking marking, const Caller& caller) {
   CudaStream& stream = device_->enter(caller);
   if (detail::gpu_faulted()) return;

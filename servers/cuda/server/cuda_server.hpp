@@ -137,6 +137,7 @@ class CudaServer {
                                                                std::source_location site);
   /// The UUID of the GPU.
   [[nodiscard]] static std::string kept_key(DeviceId device);
+  [[nodiscard]] std::shared_ptr<void> count_kept(std::size_t bytes, const Caller& caller);
   void mark_kept(KeptMarking marking, const Caller& caller);
   void poison(const Binding& memory, const std::exception_ptr& cause, const Caller& caller);
 

@@ -21,11 +21,6 @@ namespace {
                   what + ": " + std::generic_category().message(error), site);
 }
 
-std::size_t whole_pages(std::size_t bytes) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
-}
-
 }  // namespace
 
 MemoryFile::MemoryFile(FileDescriptor file, std::size_t bytes, std::source_location site)
@@ -34,10 +29,15 @@ MemoryFile::MemoryFile(FileDescriptor file, std::size_t bytes, std::source_locat
   if (address_ == MAP_FAILED) fail("kept memory of " + std::to_string(bytes_) + " bytes cannot be mapped", errno, site);
 }
 
+std::size_t MemoryFile::bytes_for(std::size_t bytes) noexcept {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
+}
+
 MemoryFile::~MemoryFile() { munmap(address_, bytes_); }
 
 std::shared_ptr<MemoryFile> MemoryFile::create(std::size_t bytes, std::source_location site) {
-  const std::size_t size = whole_pages(bytes);
+  const std::size_t size = bytes_for(bytes);
   FileDescriptor file(memfd_create("coxswain kept memory", MFD_CLOEXEC));
   if (!file.is_open()) fail("kept memory cannot be created", errno, site);
   // The pages are taken now: later a lack of them would be a signal at the first access.

@@ -14,6 +14,8 @@ namespace cox::detail {
 /// a process has it mapped or a descriptor of it open. Any thread.
 class MemoryFile final : public KeptStorage {
  public:
+  /// Bytes that create() takes from the device for memory of `bytes` bytes.
+  [[nodiscard]] static std::size_t bytes_for(std::size_t bytes) noexcept;
   /// New memory, zeroed. Throws KeptError: Memory, Descriptors.
   [[nodiscard]] static std::shared_ptr<MemoryFile> create(std::size_t bytes, std::source_location site);
   /// Maps the memory of another process: one piece. Throws KeptError Memory.

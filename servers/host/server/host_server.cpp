@@ -382,6 +382,12 @@ std::shared_ptr<KeptStorage> HostServer::adopt_kept(DeviceId, KeptPieces pieces,
   return detail::MemoryFile::adopt(std::move(pieces), site);
 }
 
+std::shared_ptr<void> HostServer::count_kept(std::size_t bytes, const Caller& caller) {
+  const std::size_t reserved = detail::MemoryFile::bytes_for(bytes);
+  if (auto counted = device_->memory().count_separate(bytes, reserved)) return counted;
+  throw kept_memory_does_not_fit(device_->location(caller), reserved, device_->memory().report(), caller.site);
+}
+
 void HostServer::mark_kept(KeptMarking marking, const Caller& caller) {
   HostStream& stream = device_->stream(caller.stream);
   const bool commits = marking.change.kind == KeptMarkChange::Kind::Commit;

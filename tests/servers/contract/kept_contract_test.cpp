@@ -5,6 +5,7 @@
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/runtime/kept/kept_set.hpp>
+#include <coxswain/runtime/memory/memory_report.hpp>
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
@@ -93,6 +94,40 @@ TEMPLATE_TEST_CASE("Kept memory is zero at first, and its set is empty", "[kept]
   CHECK_FALSE(again.restored);
   CHECK(again.handle.binding().memory == kept.handle.binding().memory);
   CHECK(kept_error_of([&] { static_cast<void>(kept.client.kept(kept.set, "values", 8)); }) == KeptError::Kind::Size);
+}
+
+TEMPLATE_TEST_CASE("Memory reports and the limit of a device count kept memory", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  constexpr std::size_t limit = 256 * TestType::min_memory;
+  constexpr std::size_t bytes = 100 * TestType::min_memory;
+  OpenDevice<TestType> device({.memory = limit, .devices = 1});
+  const auto& client = device.client();
+  Handle filled = client.empty(200 * TestType::min_memory);
+  filled = {};  // the pool holds free memory, which makes room
+  client.sync().get();
+  {
+    KeptSet set("counted", {client.device_id()}, {.mode = KeptMode::Double});
+    static_cast<void>(client.kept(set, "values", bytes));
+    const MemoryReport report = client.memory_report();
+    CHECK(report.usage.number_allocs == 3);  // the record and two copies
+    CHECK(report.usage.bytes_in_use >= 2 * bytes + sizeof(KeptRecord));
+    CHECK(report.usage.bytes_reserved == report.usage.bytes_in_use + report.usage.bytes_padding);
+    CHECK(report.usage.peak_bytes_reserved >= report.usage.bytes_reserved);
+    CHECK(report.by_label.at("kept memory") == report.usage.bytes_reserved);
+    CHECK(client.memory_usage() == report.usage);
+    static_cast<void>(client.empty(100 * TestType::min_memory));
+    CHECK_THAT(failure_of(client), ContainsSubstring("kept memory"));  // as the biggest owner
+    const auto more = [&] { static_cast<void>(client.kept(set, "more", 20 * TestType::min_memory)); };
+    CHECK_NOTHROW(static_cast<void>(client.empty(20 * TestType::min_memory)));
+    CHECK(failure_of(client).empty());
+    CHECK_NOTHROW(more());
+    const auto too_much = [&] { static_cast<void>(client.kept(set, "third", 20 * TestType::min_memory)); };
+    CHECK(kept_error_of(too_much) == KeptError::Kind::Memory);
+    CHECK(client.memory_usage().number_allocs == 5);  // half of the refused memory was freed again
+  }
+  client.sync().get();
+  CHECK(client.memory_usage().number_allocs == 0);
+  CHECK(client.memory_usage().bytes_reserved == 0);
 }
 
 TEMPLATE_TEST_CASE("An update marks the record on the device, in stream order", "[kept]", COX_BACKENDS) {
