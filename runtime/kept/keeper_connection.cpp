@@ -5,10 +5,8 @@
 
 #include <sys/socket.h>
 #include <unistd.h>
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <iterator>
 #include <optional>
 #include <system_error>
 
@@ -67,6 +65,9 @@ KeeperMessage KeeperConnection::answer(std::source_location site) {
   try {
     message = receive_message(socket_.get(), site);
     if (!message) throw KeptError(KeptError::Kind::Supervisor, "the supervisor has ended the connection", site);
+  } catch (const KeptError& error) {
+    if (error.kind() != KeptError::Kind::Descriptors) socket_.reset();
+    throw;
   } catch (...) {
     socket_.reset();
     throw;
@@ -108,18 +109,18 @@ void KeeperConnection::close(const std::string& set) noexcept {
 }
 
 void KeeperConnection::keep(const std::string& set, const std::string& device, const std::string& name,
-                            std::uint64_t bytes, std::uint64_t epoch, KeptPieces pieces, std::source_location site) {
-  const std::lock_guard lock(mutex_);
-  for (std::size_t first = 0; first < pieces.sizes.size(); first += KeeperMessage::max_pieces) {
-    const std::size_t count = std::min(KeeperMessage::max_pieces, pieces.sizes.size() - first);
-    const auto at = [&](auto& all) { return all.begin() + static_cast<std::ptrdiff_t>(first); };
+                            std::uint64_t bytes, std::uint64_t epoch, const KeptPieceSource& pieces,
+                            std::source_location site) {
+  for (bool is_last = false; !is_last;) {
+    KeptPieces next = pieces();
+    is_last = next.are_last;
     KeeperMessage request = request_of(Kind::Keep, set, device, name);
     request.bytes = bytes;
     request.text = std::to_string(epoch);
-    request.number = first + count == pieces.sizes.size() ? 1 : 0;
-    request.sizes.assign(at(pieces.sizes), at(pieces.sizes) + static_cast<std::ptrdiff_t>(count));
-    std::move(at(pieces.descriptors), at(pieces.descriptors) + static_cast<std::ptrdiff_t>(count),
-              std::back_inserter(request.descriptors));
+    request.number = is_last ? 1 : 0;
+    request.sizes = std::move(next.sizes);
+    request.descriptors = std::move(next.descriptors);
+    const std::lock_guard lock(mutex_);
     if (send_request(request, site).kind != Kind::Done) fail_unexpected(site);
   }
 }
@@ -134,16 +135,14 @@ std::uint64_t KeeperConnection::found(const std::string& set, std::uint64_t epoc
 }
 
 KeptPieces KeeperConnection::take(const std::string& set, const std::string& device, const std::string& name,
-                                  std::source_location site) {
-  const KeeperMessage request = request_of(Kind::Take, set, device, name);
+                                  std::size_t first, std::source_location site) {
+  KeeperMessage request = request_of(Kind::Take, set, device, name);
+  request.number = first;
   const std::lock_guard lock(mutex_);
-  KeptPieces pieces;
-  for (KeeperMessage next = send_request(request, site);; next = answer(site)) {
-    if (next.kind != Kind::Pieces || next.device != device || next.name != name) fail_unexpected(site);
-    std::ranges::copy(next.sizes, std::back_inserter(pieces.sizes));
-    std::ranges::move(next.descriptors, std::back_inserter(pieces.descriptors));
-    if (next.number == 1) return pieces;
-  }
+  KeeperMessage pieces = send_request(request, site);
+  if (pieces.kind != Kind::Pieces || pieces.device != device || pieces.name != name || pieces.sizes.empty())
+    fail_unexpected(site);
+  return {std::move(pieces.descriptors), std::move(pieces.sizes), pieces.number == 1};
 }
 
 void KeeperConnection::forget(const std::string& set, const std::string& device, const std::string& name,

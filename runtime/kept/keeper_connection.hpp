@@ -6,6 +6,7 @@
 #include <sys/types.h>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,11 +18,14 @@
 
 namespace cox {
 
-/// Memory of one device and name, as file descriptors: one for each piece, in the order of their addresses.
+/// Pieces of memory of one device and name, as file descriptors: one for each piece, in the order of their addresses.
 struct KeptPieces {
   std::vector<FileDescriptor> descriptors;
   std::vector<std::uint64_t> sizes;  ///< bytes
+  bool are_last = true;              ///< no piece follows
 };
+/// Returns the next pieces of an allocation, at most KeeperMessage::pieces_at_a_time and at least one, until are_last.
+using KeptPieceSource = std::function<KeptPieces()>;
 
 /// What the supervisor holds of a set.
 struct HeldSet {
@@ -58,15 +62,19 @@ class KeeperConnection {
                              std::source_location site);
   /// This process uses the set no longer, and may open it again. Does not wait.
   void close(const std::string& set) noexcept;
-  /// Gives new memory to the supervisor, which holds it from then on. The descriptors are closed. `bytes`: as
-  /// requested. `epoch`: of the last update before the memory was made.
+  /// Gives new memory to the supervisor, which holds it from then on. Takes the next pieces when the supervisor has
+  /// acknowledged the last ones, which are closed. If it throws, the supervisor holds none of them once forget() was
+  /// called for the memory, or the process has ended. `bytes`: as requested. `epoch`: of the last update before the
+  /// memory was made. Throws KeptError: Limit, Descriptors; what `pieces` throws.
   void keep(const std::string& set, const std::string& device, const std::string& name, std::uint64_t bytes,
-            std::uint64_t epoch, KeptPieces pieces, std::source_location site);
+            std::uint64_t epoch, const KeptPieceSource& pieces, std::source_location site);
   /// Reports the epoch at which the memory was committed last. Returns how many runs in a row have ended without a
   /// commit.
   [[nodiscard]] std::uint64_t found(const std::string& set, std::uint64_t epoch, std::source_location site);
+  /// The pieces of memory that the supervisor holds, from that number on: at most pieces_at_a_time. Throws KeptError
+  /// Descriptors if this process or the supervisor has too few left; both close what was passed.
   [[nodiscard]] KeptPieces take(const std::string& set, const std::string& device, const std::string& name,
-                                std::source_location site);
+                                std::size_t first, std::source_location site);
   /// The supervisor closes its descriptors of the memory, or of the whole set if `name` is empty.
   void forget(const std::string& set, const std::string& device, const std::string& name, std::source_location site);
   /// Does not wait for the supervisor: throws KeptError Supervisor if it does not take the message at once.
@@ -77,8 +85,8 @@ class KeeperConnection {
   void require_same_process(std::source_location site) const;
   // Sends the request, and returns the first answer.
   KeeperMessage send_request(const KeeperMessage& request, std::source_location site);
-  // The next packet of the answer. A failure other than a refusal ends the connection: what follows in it would be
-  // taken for the answer to another request.
+  // The next packet of the answer. A failure ends the connection, since what follows in it would be taken for the
+  // answer to another request; but a refusal and a lack of descriptors are complete answers.
   [[nodiscard]] KeeperMessage answer(std::source_location site);
 
   FileDescriptor socket_;

@@ -14,13 +14,15 @@ namespace cox {
 
 /// One packet between a process and its supervisor (`cox run`) about kept memory, on a local socket of type
 /// SOCK_SEQPACKET. Fields that a kind does not name are empty. A process sends one request at a time; each is answered
-/// by the packets named here, or by Refused.
+/// by the packets named here, or by Refused. So each packet with descriptors is acknowledged before the next one is
+/// sent: both sides close theirs, and few are in flight.
 ///
 /// Requests:
 /// - Open {set, text: schema, name: mode}: Held for each allocation, Values for each commit, then Opened.
 /// - Keep {set, device, name, bytes: as requested, text: epoch of the last update before the memory was made, sizes and
 ///   descriptors of these pieces, number: 1 for the last packet of the allocation}: Done.
-/// - Take {set, device, name}: Pieces, one packet or more; number: 1 for the last one.
+/// - Take {set, device, name, number: of the first piece, from 0}: Pieces, at most pieces_at_a_time of them; number: 1
+///   if the last piece is among them.
 /// - Forget {set; device and name, or neither for all}: Done.
 /// - Found {set, number: the last epoch that the memory has been committed at}: Done {bytes: runs in a row that ended
 ///   without a commit}.
@@ -45,11 +47,13 @@ struct KeeperMessage {
     Refused
   };
 
-  static constexpr std::uint8_t version = 1;
+  static constexpr std::uint8_t version = 2;
   static constexpr std::size_t max_name = 255;           ///< bytes of `set`, `device` and `name`
   static constexpr std::size_t max_text = 4096;          ///< bytes of `text`
   static constexpr std::size_t max_payload = 64 * 1024;  ///< bytes
   static constexpr std::size_t max_pieces = 253;         ///< descriptors that the kernel passes with one packet
+  /// Descriptors that Keep and Pieces carry at most, so that a process holds no more of them at a time.
+  static constexpr std::size_t pieces_at_a_time = 64;
 
   Kind kind = Kind::Done;
   std::string set;

@@ -34,7 +34,9 @@ struct KeptMarking {
 
 /// A server of kept memory: see KeptCalls.
 ///
-/// - make_kept(device, bytes, site): new memory, zeroed. adopt_kept(device, pieces, site): that of another process.
+/// - make_kept(device, bytes, site): new memory, zeroed. adopt_kept(device, bytes, pieces, site): that of another
+/// process,
+///   which was made with as many bytes.
 ///   kept_key(device): a text by which another process finds the device. Throw KeptError. Block; any thread but a
 ///   device thread.
 /// - count_kept(bytes, caller): counts that much kept memory in the device's reports and against its limit until the
@@ -44,11 +46,11 @@ struct KeptMarking {
 /// - poison(memory, cause, caller): poisons the allocation, in stream order.
 template <class S>
 concept KeptServer =
-    requires(S& server, DeviceId device, std::size_t bytes, KeptPieces pieces, KeptMarking marking,
+    requires(S& server, DeviceId device, std::size_t bytes, const KeptPieceSource& pieces, KeptMarking marking,
              const Binding& memory, const std::exception_ptr& cause, const Caller& caller, std::source_location site) {
       { server.count_kept(bytes, caller) } -> std::same_as<std::shared_ptr<void>>;
       { S::make_kept(device, bytes, site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
-      { S::adopt_kept(device, std::move(pieces), site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
+      { S::adopt_kept(device, bytes, pieces, site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
       { S::kept_key(device) } -> std::same_as<std::string>;
       { server.mark_kept(std::move(marking), caller) } -> std::same_as<void>;
       { server.poison(memory, cause, caller) } -> std::same_as<void>;
@@ -191,7 +193,7 @@ class KeptCalls {
         std::shared_ptr<void> counted = count(bytes, site);
         if (const auto held = set.held(device.key, key)) {
           if (held->bytes != bytes) refuse_size(set, name, held->bytes, bytes, site);
-          memory.storage[copy] = Server::adopt_kept(device.id, set.take(device.key, key, site), site);
+          memory.storage[copy] = Server::adopt_kept(device.id, bytes, set.pieces(device.key, key, site), site);
           // What was made after the last commit has never been committed.
           const auto& committed = device.found.committed;
           memory.restored = std::max(committed[0], committed[1]) > held->epoch;

@@ -155,15 +155,19 @@ std::optional<HeldSet::Memory> KeptSet::held(const std::string& key, const std::
   return found->second;
 }
 
-KeptPieces KeptSet::take(const std::string& key, const std::string& name, Site site) const {
-  return keeper_->take(name_, key, name, site);
+KeptPieceSource KeptSet::pieces(const std::string& key, const std::string& name, Site site) const {
+  return [this, key, name, site, first = std::size_t{0}]() mutable {
+    KeptPieces next = keeper_->take(name_, key, name, first, site);
+    first += next.sizes.size();
+    return next;
+  };
 }
 
 void KeptSet::keep(const Device& device, const std::string& name, std::uint64_t bytes, KeptStorage& storage,
                    Site site) const {
-  KeptPieces pieces = storage.take_pieces();
+  if (keeper_ == nullptr) return;
   const std::uint64_t epoch = std::max(device.last_epoch, KeptMark::from(device.found.mark).epoch);
-  if (keeper_ != nullptr) keeper_->keep(name_, device.key, name, bytes, epoch, std::move(pieces), site);
+  keeper_->keep(name_, device.key, name, bytes, epoch, [&] { return storage.next_pieces(site); }, site);
 }
 
 void KeptSet::drop(const Device& device, const std::string& name) const noexcept {

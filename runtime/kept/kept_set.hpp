@@ -116,7 +116,8 @@ class KeptSet {
   [[nodiscard]] std::uint64_t generation() const noexcept { return held_.generation; }
   /// What the supervisor holds under that name; std::nullopt: nothing.
   [[nodiscard]] std::optional<HeldSet::Memory> held(const std::string& key, const std::string& name) const;
-  [[nodiscard]] KeptPieces take(const std::string& key, const std::string& name, Site site) const;
+  /// Takes the pieces of it from the supervisor.
+  [[nodiscard]] KeptPieceSource pieces(const std::string& key, const std::string& name, Site site) const;
   /// Gives new memory to the supervisor, if there is one.
   void keep(const Device& device, const std::string& name, std::uint64_t bytes, KeptStorage& storage, Site site) const;
   /// The supervisor drops memory that could not be opened as a whole. Does not throw.

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <source_location>
 #include <utility>
 
 namespace cox {
@@ -19,8 +20,9 @@ class KeptStorage {
   [[nodiscard]] virtual void* address() const noexcept = 0;
   /// Bytes that are mapped: at least as many as were requested.
   [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;
-  /// The descriptors of the memory, once; then none.
-  [[nodiscard]] virtual KeptPieces take_pieces() noexcept = 0;
+  /// The next pieces of new memory for another process: at most KeeperMessage::pieces_at_a_time. The calls until
+  /// are_last return all pieces once; memory of another process has none. Throws KeptError Descriptors.
+  [[nodiscard]] virtual KeptPieces next_pieces(std::source_location site) = 0;
 
   /// `counted` is destroyed after the memory has been unmapped: see KeptServer.
   void set_count(std::shared_ptr<void> counted) noexcept { counted_ = std::move(counted); }

@@ -40,6 +40,7 @@ struct FakeCuda {
   int launches = 0;                           ///< of kernels, each by itself
   std::vector<int> attributes;                ///< that those had: CUlaunchAttributeID
   int graph_launches = 0;
+  std::size_t largest_piece = ~std::size_t{0};  ///< bytes; for larger ones cuMemCreate has no memory
   int live = 0;                     ///< streams, events, graphs, memory that have been made and not given back
   std::vector<std::string> misuse;  ///< of the driver's rules
 };

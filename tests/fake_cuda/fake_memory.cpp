@@ -213,7 +213,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, std::size_t bytes, co
   const auto lock = lock_fake();
   if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
   const int device = properties->location.id;
-  if (!has_room(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (bytes > fake_state().largest_piece || !has_room(device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   const int fd = ::memfd_create("fake device memory", MFD_CLOEXEC);
   const std::size_t marked = bytes + static_cast<std::size_t>(device) * fake_device_mark;
   if (fd < 0 || ::ftruncate(fd, static_cast<off_t>(marked)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;

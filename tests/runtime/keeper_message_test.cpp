@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -84,9 +85,11 @@ TEST_CASE("No part of a message, and no message with a longer field or another v
   auto longer = packet;
   longer.push_back(std::byte{0});
   CHECK_FALSE(KeeperMessage::decode(longer));
-  auto next_version = packet;
-  next_version[4] = std::byte{2};
-  CHECK_FALSE(KeeperMessage::decode(next_version));
+  for (const unsigned version : {KeeperMessage::version - 1U, KeeperMessage::version + 1U}) {
+    auto other_version = packet;
+    other_version[4] = static_cast<std::byte>(version);
+    CHECK_FALSE(KeeperMessage::decode(other_version));
+  }
   auto message = full_message();
   message.set.assign(KeeperMessage::max_name + 1, 's');
   CHECK_FALSE(KeeperMessage::decode(message.encode()));
@@ -164,6 +167,38 @@ TEST_CASE("A message whose descriptors do not fit is refused, and none of them s
   gaps.clear();
   CHECK(kind == KeptError::Kind::Descriptors);
   CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("Too many descriptors in flight are an error of the sender, and none of them stays open") {
+  // Another user's process: for root the kernel does not count them.
+  const pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() == 0 && setuid(65534) != 0) _exit(10);
+    const Sockets sockets;
+    const std::size_t before = open_descriptors();
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const rlimit less{.rlim_cur = 60, .rlim_max = limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &less);
+    for (int sent = 0; sent < 100; ++sent) {
+      KeeperMessage message;
+      for (std::uint64_t i = 0; i < 20; ++i) {
+        message.sizes.push_back(i);
+        message.descriptors.push_back(some_descriptor());
+      }
+      try {
+        send_message(sockets.one.get(), message, KeeperWait::Shortly, here);
+      } catch (const KeptError& error) {
+        message.descriptors.clear();
+        if (error.kind() != KeptError::Kind::Descriptors) _exit(11);
+        _exit(open_descriptors() == before && sent >= 3 ? 0 : 12);
+      }
+    }
+    _exit(13);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("What is not a message is refused, and a closed end is reported") {

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -24,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+using Catch::Matchers::ContainsSubstring;
 using cox::FileDescriptor;
 using cox::HeldSet;
 using cox::KeeperConnection;
@@ -73,6 +76,7 @@ class Run {
   }
 
   KeeperConnection* operator->() { return &*connection_; }
+  KeeperConnection& operator*() { return *connection_; }
   /// Returns whether a successor is likely to make progress.
   bool end() {
     connection_.reset();
@@ -98,11 +102,51 @@ KeptPieces pieces_with(const std::vector<std::string>& contents) {
   return pieces;
 }
 
+/// Pieces with these contents, made when they are taken.
+cox::KeptPieceSource source_of(std::vector<std::string> contents) {
+  return [contents = std::move(contents), taken = std::size_t{0}]() mutable {
+    const std::size_t end = std::min(contents.size(), taken + KeeperMessage::pieces_at_a_time);
+    const auto at = [&](std::size_t i) { return contents.begin() + static_cast<std::ptrdiff_t>(i); };
+    KeptPieces next = pieces_with({at(taken), at(end)});
+    taken = end;
+    next.are_last = taken == contents.size();
+    return next;
+  };
+}
+
+std::vector<std::string> numbers_to(int count) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < count; ++i) texts.push_back(std::to_string(i));
+  return texts;
+}
+
 std::string content(const FileDescriptor& descriptor) {
   std::string text(256, '\0');
   const ssize_t size = pread(descriptor.get(), text.data(), text.size(), 0);
   text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
   return text;
+}
+
+/// All pieces that the keeper holds of that memory.
+KeptPieces take_all(KeeperConnection& connection, const std::string& set, const std::string& device,
+                    const std::string& name) {
+  KeptPieces all;
+  for (all.are_last = false; !all.are_last;) {
+    KeptPieces next = connection.take(set, device, name, all.sizes.size(), here);
+    std::ranges::move(next.descriptors, std::back_inserter(all.descriptors));
+    std::ranges::move(next.sizes, std::back_inserter(all.sizes));
+    all.are_last = next.are_last;
+  }
+  return all;
+}
+
+std::string text_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const KeptError& error) {
+    return error.what();
+  }
+  return {};
 }
 
 KeptError::Kind kind_of(const std::function<void()>& f) {
@@ -143,8 +187,8 @@ TEST_CASE("A keeper gives a run what the one before has left, piece by piece") {
     {
       Run run(keeper);
       CHECK(run->open("model", "v1", "in place", here).memory.empty());
-      run->keep("model", "host:0", "weights", 100, 0, pieces_with({"first", "second"}), here);
-      run->keep("model", "host:1", "weights", 100, 5, pieces_with({"other"}), here);
+      run->keep("model", "host:0", "weights", 100, 0, source_of({"first", "second"}), here);
+      run->keep("model", "host:1", "weights", 100, 5, source_of({"other"}), here);
       run->send_values("model", "host:0", 1, bytes_of("step 1"), here);
       run->send_values("model", "host:0", 2, bytes_of("step 2"), here);
     }
@@ -160,7 +204,7 @@ TEST_CASE("A keeper gives a run what the one before has left, piece by piece") {
     REQUIRE(held.values.size() == 2);
     CHECK((held.values[1].device == "host:0" && held.values[1].epoch == 2));
     CHECK(std::memcmp(held.values[1].bytes.data(), "step 2", 6) == 0);
-    const KeptPieces pieces = run->take("model", "host:0", "weights", here);
+    const KeptPieces pieces = take_all(*run, "model", "host:0", "weights");
     REQUIRE(pieces.descriptors.size() == 2);
     CHECK(pieces.sizes == std::vector<std::uint64_t>{5, 6});
     CHECK(content(pieces.descriptors[0]) == "first");
@@ -169,16 +213,36 @@ TEST_CASE("A keeper gives a run what the one before has left, piece by piece") {
   CHECK(open_descriptors() == before);
 }
 
-TEST_CASE("More pieces than a packet holds arrive in their order") {
+TEST_CASE("A process holds few descriptors at a time, however many pieces its memory has") {
   TestKeeper keeper;
-  std::vector<std::string> contents;
-  for (int i = 0; i < 600; ++i) contents.push_back(std::to_string(i));
+  const std::vector<std::string> contents = numbers_to(1000);
   Run run(keeper);
   static_cast<void>(run->open("model", "", "in place", here));
-  run->keep("model", "host:0", "weights", 1, 0, pieces_with(contents), here);
-  const KeptPieces pieces = run->take("model", "host:0", "weights", here);
-  REQUIRE(pieces.descriptors.size() == 600);
-  for (std::size_t i = 0; i < 600; ++i) CHECK(content(pieces.descriptors[i]) == contents[i]);
+  const std::size_t before = open_descriptors();
+  std::size_t given = 0;
+  bool holds_more = false;  // than the keeper, which is in this process, too
+  auto source = source_of(contents);
+  run->keep(
+      "model", "host:0", "weights", 1, 0,
+      [&] {
+        holds_more = holds_more || open_descriptors() != before + given;
+        KeptPieces next = source();
+        given += next.sizes.size();
+        return next;
+      },
+      here);
+  CHECK(given == contents.size());
+  CHECK_FALSE(holds_more);
+  CHECK(open_descriptors() == before + given);
+  for (std::size_t first = 0; first < contents.size();) {
+    const KeptPieces pieces = run->take("model", "host:0", "weights", first, here);
+    REQUIRE((!pieces.sizes.empty() && pieces.sizes.size() <= KeeperMessage::pieces_at_a_time));
+    CHECK(open_descriptors() <= before + given + 2 * KeeperMessage::pieces_at_a_time);
+    for (const FileDescriptor& each : pieces.descriptors) CHECK(content(each) == contents[first++]);
+    CHECK(pieces.are_last == (first == contents.size()));
+  }
+  CHECK(kind_of([&] { static_cast<void>(run->take("model", "host:0", "weights", 1000, here)); }) ==
+        KeptError::Kind::Order);
 }
 
 TEST_CASE("Only memory of which all pieces have arrived is held") {
@@ -213,7 +277,7 @@ TEST_CASE("A set is given to a run with the same schema and mode alone, and stay
   {
     Run run(keeper);
     static_cast<void>(run->open("model", "v1", "in place", here));
-    run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
+    run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
   }
   Run run(keeper);
   CHECK(kind_of([&] { static_cast<void>(run->open("model", "v2", "in place", here)); }) == KeptError::Kind::Schema);
@@ -226,7 +290,7 @@ TEST_CASE("A set that was closed can be opened again in the same run, with a gre
   TestKeeper keeper;
   Run run(keeper);
   const HeldSet first = run->open("model", "v1", "in place", here);
-  run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
+  run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
   run->close("model");
   const HeldSet second = run->open("model", "v1", "in place", here);
   CHECK(second.memory.size() == 1);
@@ -237,7 +301,7 @@ TEST_CASE("Two processes of a run have connections of their own, and a set belon
   TestKeeper keeper;
   Run run(keeper);
   static_cast<void>(run->open("model", "", "in place", here));
-  run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
+  run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
   const std::string path = keeper->path();
   const pid_t child = fork();
   if (child == 0) {
@@ -254,7 +318,7 @@ TEST_CASE("Two processes of a run have connections of their own, and a set belon
   int status = -1;
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(status == 0);
-  CHECK(run->take("model", "host:0", "weights", here).descriptors.size() == 1);
+  CHECK(run->take("model", "host:0", "weights", 0, here).descriptors.size() == 1);
 }
 
 TEST_CASE("The memory of GPUs is dropped alone") {
@@ -262,8 +326,8 @@ TEST_CASE("The memory of GPUs is dropped alone") {
   {
     Run run(keeper);
     static_cast<void>(run->open("model", "", "in place", here));
-    run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
-    run->keep("model", "GPU-01", "weights", 5, 0, pieces_with({"other"}), here);
+    run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
+    run->keep("model", "GPU-01", "weights", 5, 0, source_of({"other"}), here);
   }
   keeper->drop_gpu_memory();
   CHECK(keeper->bytes() == 4);
@@ -272,23 +336,127 @@ TEST_CASE("The memory of GPUs is dropped alone") {
 TEST_CASE("A keeper refuses what is unknown, held already or beyond its limits") {
   TestKeeper keeper(KeeperLimits{.bytes = 10, .sets = 1, .allocations = 2});
   Run run(keeper);
-  CHECK(kind_of([&] { static_cast<void>(run->take("model", "host:0", "weights", here)); }) == KeptError::Kind::Order);
+  CHECK(kind_of([&] { static_cast<void>(run->take("model", "host:0", "weights", 0, here)); }) ==
+        KeptError::Kind::Order);
   static_cast<void>(run->open("model", "", "in place", here));
   CHECK(kind_of([&] { static_cast<void>(run->open("other", "", "in place", here)); }) == KeptError::Kind::Limit);
-  CHECK(kind_of([&] { static_cast<void>(run->take("model", "host:0", "weights", here)); }) == KeptError::Kind::Order);
-  run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
-  CHECK(kind_of([&] { run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here); }) ==
+  CHECK(kind_of([&] { static_cast<void>(run->take("model", "host:0", "weights", 0, here)); }) ==
+        KeptError::Kind::Order);
+  run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
+  CHECK(kind_of([&] { run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here); }) ==
         KeptError::Kind::InUse);
-  CHECK(kind_of([&] { run->keep("model", "host:0", "more", 7, 0, pieces_with({"seven b"}), here); }) ==
+  CHECK(kind_of([&] { run->keep("model", "host:0", "more", 7, 0, source_of({"seven b"}), here); }) ==
         KeptError::Kind::Limit);
   CHECK(keeper->bytes() == 4);
-  run->keep("model", "host:0", "more", 6, 0, pieces_with({"six by"}), here);
+  run->keep("model", "host:0", "more", 6, 0, source_of({"six by"}), here);
   run->forget("model", "host:0", "weights", here);
-  run->keep("model", "host:0", "again", 4, 0, pieces_with({"text"}), here);
-  CHECK(kind_of([&] { run->keep("model", "host:0", "third", 0, 0, pieces_with({""}), here); }) ==
-        KeptError::Kind::Limit);
+  run->keep("model", "host:0", "again", 4, 0, source_of({"text"}), here);
+  CHECK(kind_of([&] { run->keep("model", "host:0", "third", 0, 0, source_of({""}), here); }) == KeptError::Kind::Limit);
   run->forget("model", "", "", here);
   CHECK_FALSE(keeper->holds_memory());
+}
+
+TEST_CASE("Memory beyond the limit is refused with what is needed, held and allowed, and nothing of it is held") {
+  TestKeeper keeper(KeeperLimits{.bytes = 1000, .descriptors = 70});
+  Run run(keeper);
+  static_cast<void>(run->open("model", "", "in place", here));
+  run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
+  // As its first packet says how large it is, nothing else of it is taken.
+  std::size_t batches = 0;
+  auto source = source_of(numbers_to(200));
+  const auto keep = [&](std::uint64_t bytes) {
+    run->keep("model", "host:0", "more", bytes, 0, [&] { return ++batches, source(); }, here);
+  };
+  CHECK_THAT(text_of([&] { keep(997); }),
+             ContainsSubstring("memory 'more' of the kept set 'model' on host:0 needs 997 B; the supervisor holds 4 B "
+                               "and may hold 1.00 kB (1000 B) (cox run --kept-limit)"));
+  CHECK(batches == 1);
+  CHECK(keeper->bytes() == 4);
+  // The pieces are counted, whatever the size.
+  source = source_of({std::string(500, 'x'), std::string(497, 'x')});
+  CHECK(kind_of([&] { keep(1); }) == KeptError::Kind::Limit);
+  CHECK(keeper->bytes() == 4);
+  KeptPieces forged = pieces_with({"", "", ""});
+  forged.sizes = {~std::uint64_t{0} / 2 + 1, ~std::uint64_t{0} / 2 + 1, 5};  // the sum is 5 in 64 bits
+  CHECK(kind_of([&] { run->keep("model", "host:0", "more", 5, 0, [&] { return std::move(forged); }, here); }) ==
+        KeptError::Kind::Limit);
+  source = source_of(numbers_to(70));
+  CHECK_THAT(text_of([&] { keep(1); }), ContainsSubstring("6 more file descriptors; the supervisor holds 65 and may "
+                                                          "hold 70 (ulimit -n)"));
+  CHECK(keeper->bytes() == 4);
+  source = source_of(numbers_to(69));
+  CHECK_NOTHROW(keep(1));
+}
+
+TEST_CASE("A supervisor without descriptors refuses memory, holds nothing of it and answers on") {
+  TestKeeper keeper;
+  Run run(keeper);
+  static_cast<void>(run->open("model", "", "in place", here));
+  rlimit limit{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  std::vector<FileDescriptor> occupied;
+  auto source = source_of(numbers_to(100));
+  std::size_t batches = 0;
+  const auto kind = kind_of([&] {
+    run->keep(
+        "model", "host:0", "weights", 1, 0,
+        [&] {
+          KeptPieces next = source();
+          if (++batches != 2) return next;
+          const int highest = std::ranges::max_element(next.descriptors, {}, &FileDescriptor::get)->get();
+          const rlimit less{.rlim_cur = static_cast<rlim_t>(highest) + 1, .rlim_max = limit.rlim_max};
+          REQUIRE(setrlimit(RLIMIT_NOFILE, &less) == 0);
+          for (int i = dup(0); i >= 0; i = dup(0)) occupied.emplace_back(i);
+          return next;
+        },
+        here);
+  });
+  occupied.clear();
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  CHECK(batches == 2);
+  CHECK(kind == KeptError::Kind::Descriptors);
+  CHECK(keeper->bytes() == 0);
+  CHECK_FALSE(keeper->holds_memory());
+  CHECK_NOTHROW(run->keep("model", "host:0", "weights", 1, 0, source_of(numbers_to(100)), here));
+  CHECK(keeper->holds_memory());
+}
+
+TEST_CASE("A process without descriptors gets an error, and its memory once it has some") {
+  TestKeeper keeper;
+  {
+    Run run(keeper);
+    static_cast<void>(run->open("model", "", "in place", here));
+    run->keep("model", "host:0", "weights", 1, 0, source_of(numbers_to(100)), here);
+  }
+  Run run(keeper);
+  const std::string path = keeper->path();
+  const pid_t child = fork();
+  if (child == 0) {
+    KeeperConnection connection(path, here);
+    static_cast<void>(connection.open("model", "", "in place", here));
+    const std::size_t before = open_descriptors();
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const rlimit less{.rlim_cur = std::min<rlim_t>(limit.rlim_cur, 300), .rlim_max = limit.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &less);
+    std::vector<FileDescriptor> occupied;
+    for (int i = dup(0); i >= 0; i = dup(0)) occupied.emplace_back(i);
+    occupied.resize(occupied.size() - std::min<std::size_t>(occupied.size(), 5));
+    KeptError::Kind kind = KeptError::Kind::Order;
+    try {
+      static_cast<void>(connection.take("model", "host:0", "weights", 0, here));
+    } catch (const KeptError& error) {
+      kind = error.kind();
+    }
+    occupied.clear();
+    if (kind != KeptError::Kind::Descriptors) _exit(1);
+    if (open_descriptors() != before) _exit(2);
+    const KeptPieces pieces = connection.take("model", "host:0", "weights", 64, here);
+    _exit(pieces.sizes.size() == 36 && content(pieces.descriptors[0]) == "64" ? 0 : 3);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
 }
 
 TEST_CASE("Runs without a commit are counted, and only one that has made progress promises more") {
@@ -296,7 +464,7 @@ TEST_CASE("Runs without a commit are counted, and only one that has made progres
   {
     Run run(keeper);
     static_cast<void>(run->open("model", "", "in place", here));
-    run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
+    run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
     CHECK_FALSE(run.end());  // nothing was committed
   }
   for (const std::uint64_t epoch : {3U, 7U}) {
@@ -320,7 +488,7 @@ TEST_CASE("The values of the last epochs are held; those of a history that was r
   {
     Run run(keeper);
     static_cast<void>(run->open("model", "", "in place", here));
-    run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
+    run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
     for (const std::uint64_t epoch : {1U, 2U, 3U}) run->send_values("model", "host:0", epoch, bytes_of("old"), here);
     run->send_values("model", "host:0", 3, bytes_of("new"), here);
   }
@@ -336,7 +504,7 @@ TEST_CASE("A process that sends something else is disconnected, and what was hel
   {
     Run run(keeper);
     static_cast<void>(run->open("model", "", "in place", here));
-    run->keep("model", "host:0", "weights", 4, 0, pieces_with({"text"}), here);
+    run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
   }
   keeper->begin_run();
   const FileDescriptor socket = cox::connect_local(keeper->path());

@@ -55,3 +55,14 @@ TEST_CASE("Kept memory has the reported contents, at whatever point the process 
     CHECK_THAT(command.err, ContainsSubstring(" of kept memory\n"));
   }
 }
+
+TEST_CASE("A program that keeps more memory than the limit allows gets an error, and less is held as before") {
+  const TemporaryFile file("");
+  const auto run_with = [&](const char* limit) {
+    return static_cast<int>(
+        Command::run({"run", "--kept-limit", limit, "--", COX_KEPT_WORKER, "in_place", "3", "0", file.path()}).code);
+  };
+  CHECK(run_with("100KiB") == 1);  // its KeptError
+  CHECK(run_with("4MiB") == 0);
+  CHECK(run_with("many") == 2);
+}

@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <pty.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -201,6 +202,20 @@ TEST_CASE("A signal during the back-off ends cox run at once") {
 
 TEST_CASE("The program starts with no signal blocked that was not blocked before") {
   CHECK(code_of(run_script("grep -q '^SigBlk:.0*$' /proc/self/status")) == 0);
+}
+
+TEST_CASE("The supervisor may open as many files as the system allows, and its program as many as before") {
+  rlimit limit{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  const rlimit less{.rlim_cur = std::min<rlim_t>(200, limit.rlim_max), .rlim_max = limit.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &less) == 0);
+  const Command command =
+      run_script("[ $(ulimit -Sn) = 200 ] && awk '/Max open files/ { exit $4 != $5 }' /proc/$PPID/limits");
+  rlimit after{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &after) == 0);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  CHECK(code_of(command) == 0);
+  CHECK(after.rlim_cur == less.rlim_cur);
 }
 
 TEST_CASE("A program does not outlive the thread that runs it") {

@@ -33,6 +33,8 @@ RunCommand::RunCommand(CLI::App& app)
                   "Longest wait before a restart; after a run of at least this time, the wait is --backoff again")
       ->capture_default_str();
   command_.add_option("--on", on_, "Also restart after these exit codes, or after any signal: CODE,CODE,signal");
+  command_.add_option("--kept-limit", kept_limit_, "Most bytes of kept memory that are held, such as 64GiB")
+      ->capture_default_str();
   command_
       .add_option("--status", status_,
                   "Instead of running a program, print the state of the one that `cox run` in process ID runs, and its "
@@ -81,10 +83,11 @@ ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, st
   limits.backoff = parse_time("--backoff", backoff_, std::chrono::nanoseconds(0));
   limits.backoff_max = parse_time("--backoff-max", backoff_max_, limits.backoff);
   const RestartCauses causes = on_.empty() ? RestartCauses{} : RestartCauses::parse("--on", on_);
+  const std::size_t kept_limit = parse_size("--kept-limit", kept_limit_);
   if (program.empty() || program.front().empty())
     throw ArgumentError("a program is needed: cox run [options] -- PROGRAM ARGUMENTS");
   try {
-    return static_cast<ExitCode>(Supervisor(std::move(program), limits, causes, err).run());
+    return static_cast<ExitCode>(Supervisor(std::move(program), limits, causes, kept_limit, err).run());
   } catch (const std::system_error& error) {
     err << "cox run: " << error.what() << "\n";
     return ExitCode::Violation;

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <algorithm>
 #include <bit>
-#include <numeric>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -56,30 +56,36 @@ std::shared_ptr<CudaKeptStorage> CudaKeptStorage::create(std::shared_ptr<CudaCon
   return memory;
 }
 
-std::shared_ptr<CudaKeptStorage> CudaKeptStorage::adopt(std::shared_ptr<CudaContext> context, KeptPieces pieces,
-                                                        std::source_location site) {
+std::shared_ptr<CudaKeptStorage> CudaKeptStorage::adopt(std::shared_ptr<CudaContext> context, std::size_t bytes,
+                                                        const KeptPieceSource& pieces, std::source_location site) {
   const CurrentContext current(*context);
-  const std::uint64_t bytes = std::accumulate(pieces.sizes.begin(), pieces.sizes.end(), std::uint64_t{0});
-  if (bytes == 0 ||
-      std::ranges::any_of(pieces.sizes, [](std::uint64_t size) { return size % CudaStorage::granule != 0; }))
-    fail(*context, "has pieces of a wrong size", site);
-  std::shared_ptr<CudaKeptStorage> memory(new CudaKeptStorage(std::move(context), bytes));
-  for (std::size_t i = 0; i < pieces.sizes.size(); ++i) {
-    CUmemGenericAllocationHandle piece = 0;
-    const auto descriptor = static_cast<std::uintptr_t>(pieces.descriptors[i].get());
-    if (!COX_CUDA_CHECK(
-            physical_import(&piece, reinterpret_cast<void*>(descriptor), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)))
-      fail(*memory->context_, "cannot be imported: the GPU was reset, or the memory belongs to another driver", site);
-    memory->pieces_.push_back(piece);
-    CUmemAllocationProp properties{};
-    COX_CUDA_TRY(physical_properties(&properties, piece));
-    if (properties.location.id != memory->context_->ordinal())
-      fail(*memory->context_, "belongs to GPU " + std::to_string(properties.location.id), site);
-    memory->map(piece, pieces.sizes[i]);
-    pieces.descriptors[i].reset();
+  std::shared_ptr<CudaKeptStorage> memory(new CudaKeptStorage(std::move(context), bytes_for(bytes)));
+  for (bool is_last = false; !is_last;) {
+    KeptPieces next = pieces();
+    is_last = next.are_last;
+    for (std::size_t i = 0; i < next.sizes.size(); ++i) {
+      memory->import_piece(next.descriptors[i].get(), next.sizes[i], site);
+      next.descriptors[i].reset();
+    }
   }
+  if (memory->mapped_ != memory->reserved_) fail(*memory->context_, "has pieces of a wrong size", site);
   memory->give_access();
   return memory;
+}
+
+void CudaKeptStorage::import_piece(int descriptor, std::size_t bytes, std::source_location site) {
+  if (bytes % CudaStorage::granule != 0 || bytes > reserved_ - mapped_)
+    fail(*context_, "has pieces of a wrong size", site);
+  CUmemGenericAllocationHandle piece = 0;
+  if (!COX_CUDA_CHECK(physical_import(&piece, reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor)),
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)))
+    fail(*context_, "cannot be imported: the GPU was reset, or the memory belongs to another driver", site);
+  pieces_.push_back(piece);
+  CUmemAllocationProp properties{};
+  COX_CUDA_TRY(physical_properties(&properties, piece));
+  if (properties.location.id != context_->ordinal())
+    fail(*context_, "belongs to GPU " + std::to_string(properties.location.id), site);
+  map(piece, bytes);
 }
 
 void* CudaKeptStorage::address() const noexcept { return std::bit_cast<void*>(base_); }
@@ -100,14 +106,27 @@ void CudaKeptStorage::create_pieces(std::source_location site) {
     check_cuda(result, "physical_create");
     if (result != CUDA_SUCCESS) fail(*context_, "cannot be created by this driver", site);
     pieces_.push_back(piece);
-    int descriptor = -1;
-    if (!COX_CUDA_CHECK(physical_export(&descriptor, piece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)))
-      throw KeptError(KeptError::Kind::Descriptors, "kept memory cannot be exported: no file descriptor is left", site);
-    static_cast<void>(fcntl(descriptor, F_SETFD, FD_CLOEXEC));
-    exported_.descriptors.emplace_back(descriptor);
-    exported_.sizes.push_back(size);
+    sizes_.push_back(size);
     map(piece, size);
   }
+}
+
+KeptPieces CudaKeptStorage::next_pieces(std::source_location site) {
+  const CurrentContext current(*context_);
+  KeptPieces next;
+  while (exported_ < sizes_.size() && next.sizes.size() < KeeperMessage::pieces_at_a_time) {
+    int descriptor = -1;
+    if (!COX_CUDA_CHECK(physical_export(&descriptor, pieces_[exported_], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)))
+      throw KeptError(KeptError::Kind::Descriptors,
+                      "kept memory cannot be exported: no file descriptor is left for piece " +
+                          std::to_string(exported_ + 1) + " of " + std::to_string(sizes_.size()),
+                      site);
+    static_cast<void>(fcntl(descriptor, F_SETFD, FD_CLOEXEC));
+    next.descriptors.emplace_back(descriptor);
+    next.sizes.push_back(sizes_[exported_++]);
+  }
+  next.are_last = exported_ == sizes_.size();
+  return next;
 }
 
 void CudaKeptStorage::map(CUmemGenericAllocationHandle piece, std::size_t bytes) {

@@ -22,22 +22,24 @@ class CudaKeptStorage final : public KeptStorage {
 
   /// Bytes that create() takes from the device for memory of `bytes` bytes.
   [[nodiscard]] static std::size_t bytes_for(std::size_t bytes) noexcept;
-  /// New memory, zeroed; blocks until it is. Throws KeptError: Memory, Descriptors; CudaError.
+  /// New memory, zeroed; blocks until it is. Throws KeptError Memory, CudaError.
   [[nodiscard]] static std::shared_ptr<CudaKeptStorage> create(std::shared_ptr<CudaContext> context, std::size_t bytes,
                                                                std::source_location site);
-  /// Maps the memory of another process, of the same GPU. Throws KeptError Memory, CudaError.
-  [[nodiscard]] static std::shared_ptr<CudaKeptStorage> adopt(std::shared_ptr<CudaContext> context, KeptPieces pieces,
-                                                              std::source_location site);
+  /// Maps the memory of another process, of the same GPU, that was created with as many bytes. Each descriptor is
+  /// closed when its piece has been imported. Throws KeptError Memory, CudaError, and what `pieces` throws.
+  [[nodiscard]] static std::shared_ptr<CudaKeptStorage> adopt(std::shared_ptr<CudaContext> context, std::size_t bytes,
+                                                              const KeptPieceSource& pieces, std::source_location site);
   ~CudaKeptStorage() override;
 
   [[nodiscard]] void* address() const noexcept override;
   [[nodiscard]] std::size_t bytes() const noexcept override { return mapped_; }
-  [[nodiscard]] KeptPieces take_pieces() noexcept override { return std::move(exported_); }
+  [[nodiscard]] KeptPieces next_pieces(std::source_location site) override;
 
  private:
   CudaKeptStorage(std::shared_ptr<CudaContext> context, std::size_t bytes);
 
   void create_pieces(std::source_location site);
+  void import_piece(int descriptor, std::size_t bytes, std::source_location site);
   void map(CUmemGenericAllocationHandle piece, std::size_t bytes);
   void give_access();
   void set_zero();
@@ -47,7 +49,8 @@ class CudaKeptStorage final : public KeptStorage {
   CUdeviceptr base_ = 0;
   std::size_t mapped_ = 0;  // bytes
   std::vector<CUmemGenericAllocationHandle> pieces_;
-  KeptPieces exported_;
+  std::vector<std::size_t> sizes_;  // of new pieces, in bytes
+  std::size_t exported_ = 0;        // new pieces that next_pieces() has returned
 };
 
 }  // namespace cox::detail

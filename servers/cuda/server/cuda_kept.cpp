@@ -51,9 +51,10 @@ std::shared_ptr<KeptStorage> CudaServer::make_kept(DeviceId device, std::size_t 
   return detail::CudaKeptStorage::create(detail::open_context(device, site), bytes, site);
 }
 
-std::shared_ptr<KeptStorage> CudaServer::adopt_kept(DeviceId device, KeptPieces pieces, std::source_location site) {
+std::shared_ptr<KeptStorage> CudaServer::adopt_kept(DeviceId device, std::size_t bytes, const KeptPieceSource& pieces,
+                                                    std::source_location site) {
   prepare_mark(device);
-  return detail::CudaKeptStorage::adopt(detail::open_context(device, site), std::move(pieces), site);
+  return detail::CudaKeptStorage::adopt(detail::open_context(device, site), bytes, pieces, site);
 }
 
 std::string CudaServer::kept_key(DeviceId device) {

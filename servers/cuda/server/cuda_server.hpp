@@ -133,7 +133,8 @@ class CudaServer {
   // See KeptServer.
   [[nodiscard]] static std::shared_ptr<KeptStorage> make_kept(DeviceId device, std::size_t bytes,
                                                               std::source_location site);
-  [[nodiscard]] static std::shared_ptr<KeptStorage> adopt_kept(DeviceId device, KeptPieces pieces,
+  [[nodiscard]] static std::shared_ptr<KeptStorage> adopt_kept(DeviceId device, std::size_t bytes,
+                                                               const KeptPieceSource& pieces,
                                                                std::source_location site);
   /// The UUID of the GPU.
   [[nodiscard]] static std::string kept_key(DeviceId device);

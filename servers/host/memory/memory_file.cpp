@@ -46,10 +46,10 @@ std::shared_ptr<MemoryFile> MemoryFile::create(std::size_t bytes, std::source_lo
   return std::shared_ptr<MemoryFile>(new MemoryFile(std::move(file), size, site));
 }
 
-std::shared_ptr<MemoryFile> MemoryFile::adopt(KeptPieces pieces, std::source_location site) {
-  if (pieces.sizes.size() != 1)
-    throw KeptError(KeptError::Kind::Memory,
-                    "kept memory of a host device has one piece, not " + std::to_string(pieces.sizes.size()), site);
+std::shared_ptr<MemoryFile> MemoryFile::adopt(const KeptPieceSource& source, std::source_location site) {
+  KeptPieces pieces = source();
+  if (pieces.sizes.size() != 1 || !pieces.are_last)
+    throw KeptError(KeptError::Kind::Memory, "kept memory of a host device has one piece, not more", site);
   const std::size_t size = pieces.sizes.front();
   struct stat status{};
   if (fstat(pieces.descriptors.front().get(), &status) != 0 || static_cast<std::size_t>(status.st_size) != size)
@@ -59,7 +59,7 @@ std::shared_ptr<MemoryFile> MemoryFile::adopt(KeptPieces pieces, std::source_loc
   return memory;
 }
 
-KeptPieces MemoryFile::take_pieces() noexcept {
+KeptPieces MemoryFile::next_pieces(std::source_location) {
   KeptPieces pieces;
   if (!file_.is_open()) return pieces;
   pieces.sizes.push_back(bytes_);

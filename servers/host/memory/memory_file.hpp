@@ -18,13 +18,13 @@ class MemoryFile final : public KeptStorage {
   [[nodiscard]] static std::size_t bytes_for(std::size_t bytes) noexcept;
   /// New memory, zeroed. Throws KeptError: Memory, Descriptors.
   [[nodiscard]] static std::shared_ptr<MemoryFile> create(std::size_t bytes, std::source_location site);
-  /// Maps the memory of another process: one piece. Throws KeptError Memory.
-  [[nodiscard]] static std::shared_ptr<MemoryFile> adopt(KeptPieces pieces, std::source_location site);
+  /// Maps the memory of another process: one piece. Throws KeptError Memory, and what `pieces` throws.
+  [[nodiscard]] static std::shared_ptr<MemoryFile> adopt(const KeptPieceSource& pieces, std::source_location site);
   ~MemoryFile() override;
 
   [[nodiscard]] void* address() const noexcept override { return address_; }
   [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
-  [[nodiscard]] KeptPieces take_pieces() noexcept override;
+  [[nodiscard]] KeptPieces next_pieces(std::source_location site) override;
 
  private:
   MemoryFile(FileDescriptor file, std::size_t bytes, std::source_location site);

@@ -378,8 +378,9 @@ std::shared_ptr<KeptStorage> HostServer::make_kept(DeviceId, std::size_t bytes, 
   return detail::MemoryFile::create(bytes, site);
 }
 
-std::shared_ptr<KeptStorage> HostServer::adopt_kept(DeviceId, KeptPieces pieces, std::source_location site) {
-  return detail::MemoryFile::adopt(std::move(pieces), site);
+std::shared_ptr<KeptStorage> HostServer::adopt_kept(DeviceId, std::size_t, const KeptPieceSource& pieces,
+                                                    std::source_location site) {
+  return detail::MemoryFile::adopt(pieces, site);
 }
 
 std::shared_ptr<void> HostServer::count_kept(std::size_t bytes, const Caller& caller) {

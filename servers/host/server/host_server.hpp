@@ -112,7 +112,8 @@ class HostServer {
   // See KeptServer.
   [[nodiscard]] static std::shared_ptr<KeptStorage> make_kept(DeviceId device, std::size_t bytes,
                                                               std::source_location site);
-  [[nodiscard]] static std::shared_ptr<KeptStorage> adopt_kept(DeviceId device, KeptPieces pieces,
+  [[nodiscard]] static std::shared_ptr<KeptStorage> adopt_kept(DeviceId device, std::size_t bytes,
+                                                               const KeptPieceSource& pieces,
                                                                std::source_location site);
   [[nodiscard]] static std::string kept_key(DeviceId device) { return device.to_string(); }
   [[nodiscard]] std::shared_ptr<void> count_kept(std::size_t bytes, const Caller& caller);

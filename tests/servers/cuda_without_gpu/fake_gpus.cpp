@@ -44,6 +44,7 @@ FakeGpus::FakeGpus() : fake(find()) {
   fake.failed = nullptr;
   fake.misuse.clear();
   fake.by_chance = true;
+  fake.largest_piece = ~std::size_t{0};
   fake.launches = fake.graph_launches = fake.calls = 0;
   fake.attributes.clear();
   fake.kernels["append"] = {{8, 4}, [this] {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <source_location>
@@ -40,6 +41,22 @@ void send_done(int socket, std::uint64_t number = 0) {
   done.kind = Kind::Done;
   done.bytes = number;
   send(socket, done);
+}
+
+void send_refusal(int socket, const KeptError& error) {
+  KeeperMessage refusal;
+  refusal.kind = Kind::Refused;
+  refusal.number = static_cast<std::uint64_t>(error.kind());
+  refusal.text = std::string(error.what()).substr(0, KeeperMessage::max_text);
+  send(socket, refusal);
+}
+
+// The sum, or the largest number if it is larger: a process may send any sizes.
+std::uint64_t sum_of(const std::vector<std::uint64_t>& sizes, std::uint64_t sum = 0) noexcept {
+  for (const std::uint64_t size : sizes)
+    sum =
+        size > std::numeric_limits<std::uint64_t>::max() - sum ? std::numeric_limits<std::uint64_t>::max() : sum + size;
+  return sum;
 }
 
 }  // namespace
@@ -80,7 +97,19 @@ bool Keeper::answer_one(LocalConnection& from) {
     if (!message) return false;
     answer(std::move(*message), from);
     return true;
-  } catch (const KeptError&) {  // not a message, or the other end is closed
+  } catch (const KeptError& error) {
+    if (error.kind() != KeptError::Kind::Descriptors) return false;  // not a message, or the other end is closed
+    return refuse_pieces(from, error);
+  }
+}
+
+// The pieces of a request could not be received. Returns false if the process cannot be told.
+bool Keeper::refuse_pieces(const LocalConnection& from, const KeptError& error) {
+  drop_incomplete(from);
+  try {
+    send_refusal(from.socket.get(), error);
+    return true;
+  } catch (const KeptError&) {
     return false;
   }
 }
@@ -118,11 +147,7 @@ void Keeper::answer(Message message, const LocalConnection& from) {
     }
   } catch (const KeptError& error) {
     if (kind == Kind::Values || kind == Kind::Close) return;  // expects no answer
-    Message refusal;
-    refusal.kind = Kind::Refused;
-    refusal.number = static_cast<std::uint64_t>(error.kind());
-    refusal.text = std::string(error.what()).substr(0, Message::max_text);
-    send(from.socket.get(), refusal);
+    send_refusal(from.socket.get(), error);
   }
 }
 
@@ -191,12 +216,11 @@ void Keeper::keep(Message message, const LocalConnection& from) {
   if (found != set.allocations.end() && found->second.is_complete)
     throw KeptError(KeptError::Kind::InUse,
                     "memory '" + message.name + "' of the kept set '" + message.set + "' is held already");
-  const std::uint64_t size = std::accumulate(message.sizes.begin(), message.sizes.end(), std::uint64_t{0});
-  if (size > limits_.bytes || bytes() > limits_.bytes - size || allocations() >= limits_.allocations) {
+  try {
+    require_room(message, found != set.allocations.end() ? &found->second : nullptr);
+  } catch (const KeptError&) {
     if (found != set.allocations.end()) set.allocations.erase(found);
-    throw KeptError(KeptError::Kind::Limit, "the supervisor may hold " + short_byte_count(limits_.bytes) + " in " +
-                                                std::to_string(limits_.allocations) + " allocations, and holds " +
-                                                short_byte_count(bytes()));
+    throw;
   }
   Allocation& allocation = found != set.allocations.end() ? found->second : set.allocations[key];
   allocation.bytes = message.bytes;
@@ -207,6 +231,34 @@ void Keeper::keep(Message message, const LocalConnection& from) {
   send_done(from.socket.get());
 }
 
+void Keeper::require_room(const Message& message, const Allocation* part) const {
+  const std::string what = "memory '" + message.name + "' of the kept set '" + message.set + "' on " + message.device;
+  const std::uint64_t part_bytes = part != nullptr ? sum_of(part->sizes) : 0;
+  const std::uint64_t others = bytes() - part_bytes;
+  // The first packet has the size of the allocation: what does not fit is refused before its pieces have arrived.
+  const std::uint64_t wanted = std::max(message.bytes, sum_of(message.sizes, part_bytes));
+  if (wanted > limits_.bytes || others > limits_.bytes - wanted)
+    throw KeptError(KeptError::Kind::Limit, what + " needs " + format_byte_count(wanted) + "; the supervisor holds " +
+                                                format_byte_count(others) + " and may hold " +
+                                                format_byte_count(limits_.bytes) + " (cox run --kept-limit)");
+  if (part == nullptr && allocations() >= limits_.allocations)
+    throw KeptError(KeptError::Kind::Limit, what + " is one too many: the supervisor holds " +
+                                                std::to_string(allocations()) + " allocations and may hold " +
+                                                std::to_string(limits_.allocations));
+  const std::size_t held = pieces();
+  if (message.sizes.size() > limits_.descriptors || held > limits_.descriptors - message.sizes.size())
+    throw KeptError(KeptError::Kind::Descriptors, what + " needs " + std::to_string(message.sizes.size()) +
+                                                      " more file descriptors; the supervisor holds " +
+                                                      std::to_string(held) + " and may hold " +
+                                                      std::to_string(limits_.descriptors) + " (ulimit -n)");
+}
+
+void Keeper::drop_incomplete(const LocalConnection& from) noexcept {
+  for (auto& [name, set] : sets_)
+    if (set.owner == from.process)
+      std::erase_if(set.allocations, [](const auto& each) { return !each.second.is_complete; });
+}
+
 void Keeper::take(const Message& message, const LocalConnection& from) {
   Set& set = open_set(message, from);
   const auto found = set.allocations.find({message.device, message.name});
@@ -214,17 +266,19 @@ void Keeper::take(const Message& message, const LocalConnection& from) {
     throw KeptError(KeptError::Kind::Order, "no memory '" + message.name + "' of the kept set '" + message.set +
                                                 "' is held for " + message.device);
   const Allocation& allocation = found->second;
-  for (std::size_t first = 0; first < allocation.sizes.size(); first += Message::max_pieces) {
-    const std::size_t count = std::min(Message::max_pieces, allocation.sizes.size() - first);
-    Message pieces = duplicate_of(allocation.descriptors, first, count);
-    pieces.kind = Kind::Pieces;
-    pieces.device = message.device;
-    pieces.name = message.name;
-    pieces.number = first + count == allocation.sizes.size() ? 1 : 0;
-    const auto begin = allocation.sizes.begin() + static_cast<std::ptrdiff_t>(first);
-    pieces.sizes.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
-    send(from.socket.get(), pieces);
-  }
+  if (message.number >= allocation.sizes.size())
+    throw KeptError(KeptError::Kind::Order, "memory '" + message.name + "' of the kept set '" + message.set + "' has " +
+                                                std::to_string(allocation.sizes.size()) + " pieces");
+  const auto first = static_cast<std::size_t>(message.number);
+  const std::size_t count = std::min(Message::pieces_at_a_time, allocation.sizes.size() - first);
+  Message pieces = duplicate_of(allocation.descriptors, first, count);
+  pieces.kind = Kind::Pieces;
+  pieces.device = message.device;
+  pieces.name = message.name;
+  pieces.number = first + count == allocation.sizes.size() ? 1 : 0;
+  const auto begin = allocation.sizes.begin() + static_cast<std::ptrdiff_t>(first);
+  pieces.sizes.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
+  send(from.socket.get(), pieces);
 }
 
 void Keeper::forget(const Message& message, const LocalConnection& from) {
@@ -263,8 +317,14 @@ bool Keeper::holds_memory() const noexcept { return allocations() != 0; }
 std::uint64_t Keeper::bytes() const noexcept {
   std::uint64_t sum = 0;
   for (const auto& [name, set] : sets_)
-    for (const auto& [key, allocation] : set.allocations)
-      sum = std::accumulate(allocation.sizes.begin(), allocation.sizes.end(), sum);
+    for (const auto& [key, allocation] : set.allocations) sum = sum_of(allocation.sizes, sum);
+  return sum;
+}
+
+std::size_t Keeper::pieces() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& [name, set] : sets_)
+    for (const auto& [key, allocation] : set.allocations) sum += allocation.descriptors.size();
   return sum;
 }
 
@@ -275,7 +335,7 @@ std::string Keeper::to_string() const {
     std::uint64_t bytes = 0;
     for (const auto& [key, allocation] : set.allocations) {
       devices.insert(key.first);
-      bytes = std::accumulate(allocation.sizes.begin(), allocation.sizes.end(), bytes);
+      bytes = sum_of(allocation.sizes, bytes);
     }
     std::uint64_t last = 0;
     for (const auto& [device, values] : set.values)

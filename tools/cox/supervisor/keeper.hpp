@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/kept/file_descriptor.hpp>
 #include <coxswain/runtime/kept/keeper_message.hpp>
+#include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/runtime/kept/local_socket.hpp>
 
 #include <sys/types.h>
@@ -18,7 +19,8 @@ namespace cox::tools {
 
 /// Limits of what a Keeper holds.
 struct KeeperLimits {
-  std::uint64_t bytes = std::uint64_t{1} << 50U;  ///< of all allocations
+  std::uint64_t bytes = std::uint64_t{1} << 50U;    ///< of all allocations (cox run --kept-limit)
+  std::size_t descriptors = std::size_t{1} << 20U;  ///< of all allocations, one for each piece
   std::size_t sets = 256;
   std::size_t allocations = 65536;
   /// Commits whose host values are held, for each device: the host may have queued so many that the device has not
@@ -56,7 +58,9 @@ class Keeper {
   [[nodiscard]] bool was_used() const noexcept { return used_; }
   /// Whether anything is held, so that a successor finds it.
   [[nodiscard]] bool holds_memory() const noexcept;
+  /// Bytes that are held.
   [[nodiscard]] std::uint64_t bytes() const noexcept;
+  [[nodiscard]] std::uint64_t most_bytes() const noexcept { return limits_.bytes; }
   /// "model: 12 allocations, 64 GB on host:0, host:1, values of update 117": a line for each set.
   [[nodiscard]] std::string to_string() const;
 
@@ -87,14 +91,21 @@ class Keeper {
   // Returns false if the process is to be disconnected.
   [[nodiscard]] bool answer_one(LocalConnection& from);
   void answer(Message message, const LocalConnection& from);
+  [[nodiscard]] bool refuse_pieces(const LocalConnection& from, const KeptError& error);
   void open(const Message& message, const LocalConnection& from);
   void keep(Message message, const LocalConnection& from);
   void take(const Message& message, const LocalConnection& from);
   void forget(const Message& message, const LocalConnection& from);
   void note_values(Message message, const LocalConnection& from);
   void note_found(const Message& message, const LocalConnection& from);
+  // Throws KeptError Limit or Descriptors if an allocation with these pieces, too, is more than may be held. `part`:
+  // the pieces of it that are held; may be null.
+  void require_room(const Message& message, const Allocation* part) const;
+  // Closes what is held of allocations of that process of which pieces are missing.
+  void drop_incomplete(const LocalConnection& from) noexcept;
   [[nodiscard]] Set& open_set(const Message& message, const LocalConnection& from);
   [[nodiscard]] std::size_t allocations() const noexcept;
+  [[nodiscard]] std::size_t pieces() const noexcept;
 
   const std::filesystem::path path_;
   const KeeperLimits limits_;

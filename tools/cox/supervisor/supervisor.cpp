@@ -35,13 +35,13 @@ void wait_readable(const std::vector<int>& descriptors, std::optional<std::chron
 }  // namespace
 
 Supervisor::Supervisor(std::vector<std::string> program, const RestartLimits& limits, RestartCauses causes,
-                       std::ostream& err)
+                       std::uint64_t kept_limit, std::ostream& err)
     : program_(std::move(program)),
       limits_(limits),
       causes_(std::move(causes)),
       err_(err),
       policy_(limits),
-      keeper_(folder_.path() / "kept") {
+      keeper_(folder_.path() / "kept", {.bytes = kept_limit, .descriptors = descriptors_.for_kept_memory()}) {
   adopt_orphans();
   try {
     control_.emplace();
@@ -159,7 +159,9 @@ std::string Supervisor::status(const ChildProcess* child) const {
   }
   text += "restarts: " + std::to_string(restarts_) + "\n";
   const std::string kept = keeper_.to_string();
-  return text + (kept.empty() ? "kept memory: none\n" : "kept memory:\n" + kept);
+  if (kept.empty()) return text + "kept memory: none\n";
+  return text + "kept memory: " + short_byte_count(keeper_.bytes()) + " of at most " +
+         short_byte_count(keeper_.most_bytes()) + "\n" + kept;
 }
 
 bool Supervisor::finish_run() {

@@ -36,8 +36,10 @@ namespace cox::tools {
 /// to have made progress waits for nothing and is not counted.
 class Supervisor {
  public:
-  /// Reports on `err` why the program is restarted or not. `err` must outlive this object. Throws std::system_error.
-  Supervisor(std::vector<std::string> program, const RestartLimits& limits, RestartCauses causes, std::ostream& err);
+  /// Reports on `err` why the program is restarted or not. `err` must outlive this object. `kept_limit`: bytes of kept
+  /// memory that are held at most. Throws std::system_error.
+  Supervisor(std::vector<std::string> program, const RestartLimits& limits, RestartCauses causes,
+             std::uint64_t kept_limit, std::ostream& err);
 
   /// Runs the program until it is not restarted. Blocks until then. Returns the exit code for this process: that of the
   /// program's last run, 126 or 127 if the program cannot be started, or 128 + the signal that ended the back-off.
@@ -77,8 +79,8 @@ class Supervisor {
   std::ostream& err_;
   RestartPolicy policy_;
   PrivateFolder folder_;
-  Keeper keeper_;
   DescriptorLimit descriptors_;
+  Keeper keeper_;
   const std::vector<pid_t> children_before_ = children_of_this_process();
   std::optional<ControlSocket> control_;         // none if it cannot be created
   std::chrono::steady_clock::time_point began_;  // of the run

@@ -1,0 +1,95 @@
+#include <coxswain/runtime/kept/kept_error.hpp>
+#include <coxswain/servers/cuda/memory/cuda_kept_storage.hpp>
+#include <coxswain/servers/cuda/server/open_context.hpp>
+#include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <fcntl.h>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <utility>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+using cox::detail::CudaKeptStorage;
+
+namespace {
+
+constexpr std::source_location here = std::source_location::current();
+constexpr std::size_t granule = std::size_t{2} << 20U;
+
+std::shared_ptr<detail::CudaContext> context() { return detail::open_context(FakeGpus::device(0), here); }
+
+// All pieces, as a supervisor holds them.
+KeptPieces pieces_of(CudaKeptStorage& memory) {
+  KeptPieces all;
+  for (all.are_last = false; !all.are_last;) {
+    KeptPieces next = memory.next_pieces(here);
+    for (std::size_t i = 0; i < next.sizes.size(); ++i) {
+      all.descriptors.push_back(std::move(next.descriptors[i]));
+      all.sizes.push_back(next.sizes[i]);
+    }
+    all.are_last = next.are_last;
+  }
+  return all;
+}
+
+// Copies of the pieces, a few at a time.
+KeptPieceSource source_of(const KeptPieces& pieces) {
+  return [&pieces, taken = std::size_t{0}]() mutable {
+    KeptPieces next;
+    for (; taken < pieces.sizes.size() && next.sizes.size() < 7; ++taken) {
+      next.descriptors.emplace_back(fcntl(pieces.descriptors[taken].get(), F_DUPFD_CLOEXEC, 0));
+      next.sizes.push_back(pieces.sizes[taken]);
+    }
+    next.are_last = taken == pieces.sizes.size();
+    return next;
+  };
+}
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  for (int i = 0; i < 4096; ++i) count += fcntl(i, F_GETFD) >= 0 ? 1U : 0U;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("Kept memory of a GPU in many pieces is exported and imported a few pieces at a time") {
+  FakeGpus fake;
+  const CudaClient client = FakeGpus::client();  // opens the device
+  fake.fake.largest_piece = granule;
+  constexpr std::size_t count = 150;
+  const auto memory = CudaKeptStorage::create(context(), count * granule - 5, here);
+  CHECK(memory->bytes() == count * granule);
+  const std::size_t before = open_descriptors();
+  KeptPieces first = memory->next_pieces(here);
+  CHECK(first.sizes == std::vector<std::uint64_t>(KeeperMessage::pieces_at_a_time, granule));
+  CHECK_FALSE(first.are_last);
+  CHECK(open_descriptors() == before + KeeperMessage::pieces_at_a_time);
+  first.descriptors.clear();
+  CHECK(memory->next_pieces(here).sizes.size() == KeeperMessage::pieces_at_a_time);
+  const KeptPieces last = memory->next_pieces(here);
+  CHECK((last.sizes.size() == count - 2 * KeeperMessage::pieces_at_a_time && last.are_last));
+}
+
+TEST_CASE("Kept memory of a GPU has in the next process what it had in the one before, piece by piece") {
+  FakeGpus fake;
+  const CudaClient client = FakeGpus::client();  // opens the device
+  fake.fake.largest_piece = granule;
+  constexpr std::size_t count = 20;
+  const auto memory = CudaKeptStorage::create(context(), count * granule, here);
+  const auto words = [](const KeptStorage& of) { return static_cast<std::uint64_t*>(of.address()); };
+  constexpr std::size_t words_of_granule = granule / sizeof(std::uint64_t);
+  for (std::size_t i = 0; i < count; ++i) words(*memory)[i * words_of_granule] = i + 1;
+  const KeptPieces pieces = pieces_of(*memory);
+  const std::size_t before = open_descriptors();
+  const auto other = CudaKeptStorage::adopt(context(), count * granule, source_of(pieces), here);
+  CHECK(open_descriptors() == before + count);  // those of the stand-in itself
+  for (std::size_t i = 0; i < count; ++i) CHECK(words(*other)[i * words_of_granule] == i + 1);
+  for (const std::size_t wrong : {(count - 1) * granule, (count + 1) * granule})
+    CHECK_THROWS_AS(CudaKeptStorage::adopt(context(), wrong, source_of(pieces), here), KeptError);
+}
