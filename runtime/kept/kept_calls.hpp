@@ -3,6 +3,7 @@
 #include <coxswain/runtime/base/caller.hpp>
 #include <coxswain/runtime/handle/binding.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
+#include <coxswain/runtime/kept/kept_checksum.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/runtime/kept/kept_record.hpp>
 #include <coxswain/runtime/kept/kept_set.hpp>
@@ -32,6 +33,15 @@ struct KeptMarking {
   std::shared_ptr<UpdateGuard> guard;
 };
 
+/// A checksum of memory, as one operation of a stream: writes a KeptChecksum.
+struct KeptSumming {
+  Binding memory;
+  std::size_t bytes;  ///< of the memory
+  Binding checksum;   ///< where it is written
+  std::uint64_t name;
+  std::uint64_t epoch;
+};
+
 /// A server of kept memory: see KeptCalls.
 ///
 /// - make_kept(device, bytes, site): new memory, zeroed. adopt_kept(device, bytes, pieces, site): that of another
@@ -43,18 +53,20 @@ struct KeptMarking {
 ///   result is destroyed, on any thread. Throws KeptError Memory if the limit does not allow it. Device thread only.
 /// - mark_kept(marking, caller): queues the change after all work that uses the memory. A commit fails if the memory is
 ///   poisoned. Failures as launch. After the failure of a begin, commits fail until the next begin.
+/// - sum_kept(summing, caller): queues a checksum of the memory. Failures as launch.
 /// - poison(memory, cause, caller): poisons the allocation, in stream order.
 template <class S>
-concept KeptServer =
-    requires(S& server, DeviceId device, std::size_t bytes, const KeptPieceSource& pieces, KeptMarking marking,
-             const Binding& memory, const std::exception_ptr& cause, const Caller& caller, std::source_location site) {
-      { server.count_kept(bytes, caller) } -> std::same_as<std::shared_ptr<void>>;
-      { S::make_kept(device, bytes, site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
-      { S::adopt_kept(device, bytes, pieces, site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
-      { S::kept_key(device) } -> std::same_as<std::string>;
-      { server.mark_kept(std::move(marking), caller) } -> std::same_as<void>;
-      { server.poison(memory, cause, caller) } -> std::same_as<void>;
-    };
+concept KeptServer = requires(S& server, DeviceId device, std::size_t bytes, const KeptPieceSource& pieces,
+                              KeptMarking marking, const KeptSumming& summing, const Binding& memory,
+                              const std::exception_ptr& cause, const Caller& caller, std::source_location site) {
+  { server.count_kept(bytes, caller) } -> std::same_as<std::shared_ptr<void>>;
+  { S::make_kept(device, bytes, site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
+  { S::adopt_kept(device, bytes, pieces, site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
+  { S::kept_key(device) } -> std::same_as<std::string>;
+  { server.mark_kept(std::move(marking), caller) } -> std::same_as<void>;
+  { server.sum_kept(summing, caller) } -> std::same_as<void>;
+  { server.poison(memory, cause, caller) } -> std::same_as<void>;
+};
 
 /// Memory of a kept set on one device.
 struct KeptMemory {
@@ -130,11 +142,13 @@ class KeptCalls {
   /// and no device may begin the next update before all have committed this one: a collective of all devices must lie
   /// between. Not in a capture. Blocks at most 200 ms for the supervisor. Throws KeptError: Order if no update is open,
   /// Limit, Supervisor if the supervisor does not take the values; then nothing is marked. Later failures as launch.
+  /// With KeptOptions::checksum_every some commits first make checksums of the memory, on the device.
   template <KeptServer S = Server>
   void commit(KeptSet& set, std::span<const std::byte> values = {}, Site site = Site::current()) const {
     KeptSet::Device& device = set.device(client().device_id(), site);
     if (!device.updating) refuse_order(set, "no update is open", site);
     set.send_values(device, values, site);
+    if (set.count_commit(device)) make_checksums(set, device, site);
     mark(set, device, {.kind = KeptMarkChange::Kind::Commit, .epoch = device.last_epoch}, site);
     device.updating = false;
     device.copy = set.next_copy(device);
@@ -166,7 +180,7 @@ class KeptCalls {
     KeptSet::Device& device = set.device(client().device_id(), site);
     if (device.is_open) return device;
     device.key = Server::kept_key(device.id);
-    device.record = make(set, device, record_name, sizeof(KeptRecord), site, 1);
+    device.record = make(set, device, record_name, KeptRecordMemory::bytes, site, 1);
     device.poison = [client = client()](const Handle& memory, const std::exception_ptr& cause) {
       client.submit(Site::current(), "poison",
                     [binding = memory.binding(), cause](Server& server, const Caller& caller) {
@@ -176,12 +190,15 @@ class KeptCalls {
     mark(set, device, {.kind = KeptMarkChange::Kind::Adopt}, site);
     const auto bytes = client().read_one(*device.record.handles[0], site);
     std::memcpy(&device.found, bytes.span().data(), sizeof(KeptRecord));
+    device.checksums.resize(KeptRecordMemory::max_checksums);
+    std::memcpy(device.checksums.data(), bytes.span().data() + sizeof(KeptRecord),
+                device.checksums.size() * sizeof(KeptChecksum));
     set.opened(device, site);
     return device;
   }
 
   // Memory that the supervisor holds, or new memory, which it holds from now on.
-  [[nodiscard]] KeptSet::Memory make(const KeptSet& set, const KeptSet::Device& device, const std::string& name,
+  [[nodiscard]] KeptSet::Memory make(const KeptSet& set, KeptSet::Device& device, const std::string& name,
                                      std::size_t bytes, const Site& site, unsigned copies = 0) const {
     if (copies == 0) copies = set.mode() == KeptMode::Double ? 2 : 1;
     KeptSet::Memory memory;
@@ -205,12 +222,44 @@ class KeptCalls {
         memory.storage[copy]->set_count(std::move(counted));
         if (memory.storage[copy]->bytes() < bytes) refuse_size(set, name, memory.storage[copy]->bytes(), bytes, site);
         memory.handles[copy] = lend(memory.storage[copy], bytes, name == record_name ? nullptr : device.guard, site);
+        if (set.has_checksums() && name != record_name) check(set, device, key, memory, copy, site);
       }
     } catch (...) {
       for (const std::string& key : made) set.drop(device, key);
       throw;
     }
     return memory;
+  }
+
+  // Gives the memory a checksum; compares memory that was restored with the one that it has.
+  void check(const KeptSet& set, KeptSet::Device& device, const std::string& key, KeptSet::Memory& memory,
+             unsigned copy, const Site& site) const {
+    memory.checksums[copy] = set.checksum_number(device, key, site);
+    if (!memory.restored) return;
+    const auto expected = set.expected_sum(device, memory.checksums[copy], copy);
+    if (!expected) return;
+    const Handle result = client().empty(sizeof(KeptChecksum), site);
+    sum({memory.handles[copy]->binding(), memory.bytes, result.binding(), 0, 0}, site);
+    KeptChecksum found;
+    const auto bytes = client().read_one(result, site);
+    std::memcpy(&found, bytes.span().data(), sizeof(found));
+    memory.checks[copy] = found.sum == *expected ? KeptSet::Check::Same : KeptSet::Check::Differs;
+  }
+  // Of what the update has written, before its commit.
+  void make_checksums(const KeptSet& set, const KeptSet::Device& device, const Site& site) const {
+    const unsigned copy = set.next_copy(device);
+    for (const auto& [name, memory] : device.memory) {
+      const std::size_t number = memory.checksums[copy];
+      const Handle at = device.record.handles[0]->offset_start(KeptRecordMemory::offset_of(number), site);
+      sum({memory.handles[copy]->binding(), memory.bytes, at.binding(), device.checksums[number].name,
+           device.last_epoch},
+          site);
+    }
+  }
+  void sum(KeptSumming summing, const Site& site) const {
+    client().submit(site, "checksum", [summing = std::move(summing)](Server& server, const Caller& caller) {
+      server.sum_kept(summing, caller);
+    });
   }
 
   [[nodiscard]] std::shared_ptr<void> count(std::size_t bytes, const Site& site) const {

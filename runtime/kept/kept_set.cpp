@@ -97,6 +97,7 @@ bool KeptSet::is_idle() const noexcept {
 
 KeptState KeptSet::state(Site site) const {
   const std::lock_guard lock(mutex_);
+  if (state_ && has_checksums() && !checked_) finish_checks(site);
   if (state_) return *state_;
   std::string missing;
   for (const auto& each : devices_)
@@ -130,6 +131,11 @@ KeptSet::Device& KeptSet::device(DeviceId id, Site site) {
 }
 
 void KeptSet::require_complete(Device& device, Site site) const {
+  const std::lock_guard lock(mutex_);
+  require_opened(device, site);
+}
+
+void KeptSet::require_opened(Device& device, Site site) const {
   if (device.is_complete) return;
   for (const auto& [key, memory] : held_.memory) {
     const auto& [held_by, name] = key;
@@ -142,6 +148,54 @@ void KeptSet::require_complete(Device& device, Site site) const {
                       site);
   }
   device.is_complete = true;
+}
+
+std::size_t KeptSet::checksum_number(Device& device, const std::string& name, Site site) const {
+  const std::uint64_t number = checksum_name(name);
+  const auto found = std::ranges::find_if(
+      device.checksums, [number](const KeptChecksum& each) { return each.name == number || each.name == 0; });
+  if (found == device.checksums.end())
+    throw KeptError(KeptError::Kind::Limit,
+                    "the kept set '" + name_ + "' can have checksums of " +
+                        std::to_string(KeptRecordMemory::max_checksums) + " allocations of a device, not of more",
+                    site);
+  found->name = number;
+  return static_cast<std::size_t>(found - device.checksums.begin());
+}
+
+std::optional<std::uint64_t> KeptSet::expected_sum(const Device& device, std::size_t checksum,
+                                                   unsigned copy) const noexcept {
+  const KeptChecksum& found = device.checksums[checksum];
+  const std::uint64_t epoch = device.found.committed[copy];
+  const bool holds = copy_of_epoch(device.found, epoch, options_.mode == KeptMode::Double) == copy;
+  if (!holds || found.epoch != epoch) return std::nullopt;
+  return found.sum;
+}
+
+// All memory with checksums is open: compares it with them, and poisons what differs.
+void KeptSet::finish_checks(Site site) const {
+  for (const auto& each : devices_) require_opened(*each, site);
+  for (std::size_t i = 0; i < devices_.size(); ++i) check_device(state_->devices[i], *devices_[i], site);
+  const bool corrupt = std::ranges::any_of(state_->devices, [](const auto& each) { return !each.corrupt.empty(); });
+  if (corrupt && state_->kind == KeptState::Kind::Whole) state_->kind = KeptState::Kind::Corrupt;
+  checked_ = true;
+}
+
+void KeptSet::check_device(KeptState::Device& state, const Device& device, Site site) const {
+  if (state.epoch == 0) return;  // torn
+  for (const auto& [name, memory] : device.memory) {
+    const Check check = memory.checks[device.copy];
+    if (!memory.restored || check == Check::Same) continue;
+    (check == Check::Differs ? state.corrupt : state.not_checked).push_back(name);
+    if (check == Check::Differs)
+      device.poison(*memory.handles[device.copy],
+                    std::make_exception_ptr(
+                        KeptError(KeptError::Kind::Memory,
+                                  "memory '" + name + "' of the kept set '" + name_ + "' on " + device.id.to_string() +
+                                      " differs from the checksum of its commit, epoch " + std::to_string(state.epoch),
+                                  site)));
+  }
+  if (!state.corrupt.empty()) state.epoch = 0;
 }
 
 unsigned KeptSet::current_copy(const Device& device) const {

@@ -4,6 +4,7 @@
 #include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/kept/keeper_connection.hpp>
+#include <coxswain/runtime/kept/kept_checksum.hpp>
 #include <coxswain/runtime/kept/kept_record.hpp>
 #include <coxswain/runtime/kept/kept_state.hpp>
 #include <coxswain/runtime/kept/kept_storage.hpp>
@@ -38,6 +39,11 @@ struct KeptOptions {
   /// process with the same text. At most 4,096 bytes.
   std::string schema{};
   KeptMode mode = KeptMode::InPlace;
+  /// Each such commit, counted for each device from the opening of the set, makes checksums of the memory that its
+  /// update has written, on the device: it reads that memory once. The next process compares what has them before the
+  /// set is reported as whole. They find writes after the commit, not what the update itself has written. 0: none. At
+  /// most KeptRecordMemory::max_checksums allocations of a device (in the mode Double each copy is one).
+  std::uint64_t checksum_every = 0;
   /// KeptState::suspect is set after so many runs in a row without a commit.
   std::uint64_t suspect_after = 2;
 };
@@ -66,7 +72,7 @@ class KeptSet {
   [[nodiscard]] const std::vector<DeviceId>& devices() const noexcept { return ids_; }
   [[nodiscard]] KeptMode mode() const noexcept { return options_.mode; }
   /// What the memory held when this process opened it. Throws KeptError Order until ComputeClient::kept has been called
-  /// on each device of the set.
+  /// on each device of the set; with checksums, until all memory that is held has been opened.
   [[nodiscard]] KeptState state(Site site = Site::current()) const;
   /// The supervisor frees the set's memory, such as that of an earlier layout, as far as this process has not opened
   /// it; the rest ends with the process. Afterwards the set cannot be used: open it anew. Blocks for the supervisor.
@@ -78,8 +84,16 @@ class KeptSet {
   // For ComputeClient
   // ---------------------------------------------------------------------------------------------------
 
+  /// The comparison of memory with its checksum.
+  enum class Check : std::uint8_t {
+    None,  ///< There is no checksum of these contents.
+    Same,
+    Differs,
+  };
   /// One allocation of one device; in the mode Double one for each copy.
   struct Memory {
+    std::array<Check, 2> checks{};
+    std::array<std::size_t, 2> checksums{};  ///< their numbers in the record; only with checksum_every
     std::array<std::shared_ptr<KeptStorage>, 2> storage;
     std::array<std::optional<Handle>, 2> handles;
     std::size_t bytes = 0;
@@ -91,7 +105,9 @@ class KeptSet {
     std::string key;  ///< of the device, in messages to the supervisor
     Memory record;
     std::shared_ptr<UpdateGuard> guard;
-    KeptRecord found;  ///< the record as it was when the device was opened
+    KeptRecord found;                     ///< the record as it was when the device was opened
+    std::vector<KeptChecksum> checksums;  ///< those of the record: as they were then, and the names of new memory
+    std::uint64_t commits = 0;            ///< of this process
     bool is_open = false;
     bool is_complete = false;      ///< all memory that the supervisor holds for the device has been opened
     bool updating = false;         ///< begin_update has been called, commit not
@@ -107,6 +123,16 @@ class KeptSet {
   /// Throws KeptError Order if the supervisor holds memory for the device that this process has not opened: a commit
   /// would declare that memory whole, too.
   void require_complete(Device& device, Site site) const;
+  [[nodiscard]] bool has_checksums() const noexcept { return options_.checksum_every != 0; }
+  /// Counts a commit of the device. Returns whether it makes checksums.
+  [[nodiscard]] bool count_commit(Device& device) const noexcept {
+    return has_checksums() && ++device.commits % options_.checksum_every == 0;
+  }
+  /// The number of the checksum of memory with that name; a free one if there is none yet. Throws KeptError Limit.
+  [[nodiscard]] std::size_t checksum_number(Device& device, const std::string& name, Site site) const;
+  /// The sum that memory with that checksum must have as the copy, as the record was found; std::nullopt: not known.
+  [[nodiscard]] std::optional<std::uint64_t> expected_sum(const Device& device, std::size_t checksum,
+                                                          unsigned copy) const noexcept;
   /// The copy with the contents of the last commit.
   [[nodiscard]] unsigned current_copy(const Device& device) const;
   /// The copy that an update writes.
@@ -133,9 +159,13 @@ class KeptSet {
 
  private:
   [[nodiscard]] KeptState state_of_records() const;
+  // These are called with the mutex held.
+  void require_opened(Device& device, Site site) const;
+  void finish_checks(Site site) const;
   void report_found(KeptState& state, Site site) const;
   [[nodiscard]] bool is_idle() const noexcept;
   void poison_if_torn(const Device& device, const Memory& memory, Site site) const;
+  void check_device(KeptState::Device& state, const Device& device, Site site) const;
 
   const std::string name_;
   const std::vector<DeviceId> ids_;
@@ -145,7 +175,8 @@ class KeptSet {
   mutable std::mutex mutex_;  // guards what follows
   bool forgotten_ = false;
   std::vector<std::unique_ptr<Device>> devices_;
-  std::optional<KeptState> state_;
+  mutable std::optional<KeptState> state_;
+  mutable bool checked_ = false;  // what has checksums has been compared
 };
 
 }  // namespace cox

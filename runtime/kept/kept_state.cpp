@@ -27,19 +27,35 @@ std::optional<std::uint64_t> common_epoch(const std::vector<KeptRecord>& records
 }
 
 const char* to_string(KeptState::Kind kind) noexcept {
-  static constexpr std::array names{"empty", "whole", "torn"};
-  static_assert(names.size() == static_cast<std::size_t>(KeptState::Kind::Torn) + 1);
+  static constexpr std::array names{"empty", "whole", "torn", "corrupt"};
+  static_assert(names.size() == static_cast<std::size_t>(KeptState::Kind::Corrupt) + 1);
   return names[static_cast<std::size_t>(kind)];
 }
 
+namespace {
+
+std::string corrupt_members(const std::vector<KeptState::Device>& devices) {
+  std::string text;
+  for (const KeptState::Device& device : devices)
+    for (const std::string& name : device.corrupt)
+      text += (text.empty() ? " '" : ", '") + name + "' on " + device.device.to_string();
+  return text;
+}
+
+}  // namespace
+
 std::string KeptState::to_string() const {
   if (kind == Kind::Empty) return "empty";
-  if (kind == Kind::Whole) return "whole at epoch " + std::to_string(epoch) + (suspect ? ", suspect" : "");
+  const bool partly = std::ranges::any_of(devices, [](const Device& each) { return !each.not_checked.empty(); });
+  if (kind == Kind::Whole)
+    return "whole at epoch " + std::to_string(epoch) + (partly ? ", not checked" : "") + (suspect ? ", suspect" : "");
+  if (kind == Kind::Corrupt) return "corrupt at epoch " + std::to_string(epoch) + ":" + corrupt_members(devices);
   std::string text = "torn";
   for (const Device& each : devices) {
     text += (&each == &devices.front() ? ": " : ", ") + each.device.to_string();
     text += each.updating ? " in update " + std::to_string(each.last_epoch)
                           : " at epoch " + std::to_string(each.last_epoch);
+    if (!each.corrupt.empty()) text += ", corrupt:" + corrupt_members({each});
   }
   return text;
 }

@@ -17,6 +17,9 @@ struct KeptState {
     Empty,  ///< No update was ever begun: the contents are undefined.
     Whole,  ///< All devices hold the contents that the update `epoch` has committed.
     Torn,   ///< There is no such epoch: an update was begun and not committed, or devices are at different epochs.
+    /// All devices show that epoch, but memory differs from the checksum that its commit has made: something has
+    /// written it since, or the memory of the device has failed. Device::corrupt has its names; it is poisoned.
+    Corrupt,
   };
 
   /// One device of the set.
@@ -28,6 +31,11 @@ struct KeptState {
     /// Whole: what the commit of KeptState::epoch was given on this device; std::nullopt if the supervisor has it no
     /// longer (it has that of the last 256 commits).
     std::optional<std::vector<std::byte>> values;
+    /// Memory whose contents differ from their checksum, by name.
+    std::vector<std::string> corrupt{};
+    /// KeptOptions::checksum_every: restored memory that was not compared, by name, since the commit of its epoch has
+    /// made no checksum of it.
+    std::vector<std::string> not_checked{};
   };
 
   Kind kind = Kind::Empty;
@@ -36,11 +44,12 @@ struct KeptState {
   /// then it is safer to begin from a checkpoint.
   bool suspect = false;
   std::uint64_t runs_without_commit = 0;
-  std::uint64_t epoch = 0;       ///< Whole: of the contents
+  std::uint64_t epoch = 0;       ///< Whole, Corrupt: of the contents
   std::uint64_t last_epoch = 0;  ///< the greatest of any device; that of the next update must be greater
   std::vector<Device> devices;
 
-  /// "whole at epoch 12", "torn: cuda:0 in update 13, cuda:1 at epoch 12".
+  /// "whole at epoch 12", "whole at epoch 12, not checked", "torn: cuda:0 in update 13, cuda:1 at epoch 12", "corrupt
+  /// at epoch 12: 'weights' on cuda:0".
   [[nodiscard]] std::string to_string() const;
 };
 

@@ -180,7 +180,19 @@ TEST_CASE("The text of a state names its devices") {
   state.epoch = 12;
   CHECK(state.to_string() == "whole at epoch 12");
   state.kind = KeptState::Kind::Torn;
-  state.devices = {{DeviceId{1, 0}, true, 13, 0, {}}, {DeviceId{1, 1}, false, 12, 12, {}}};
+  state.devices = {{DeviceId{1, 0}, true, 13, 0, {}, {}, {}}, {DeviceId{1, 1}, false, 12, 12, {}, {}, {}}};
+  state.devices[1].corrupt = {"a"};
+  CHECK_THAT(state.to_string(),
+             Catch::Matchers::EndsWith(" at epoch 12, corrupt: 'a' on " + DeviceId{1, 1}.to_string()));
+  state.kind = KeptState::Kind::Corrupt;
+  state.devices[0].corrupt = {"b"};
+  CHECK(state.to_string() ==
+        "corrupt at epoch 12: 'b' on " + DeviceId{1, 0}.to_string() + ", 'a' on " + DeviceId{1, 1}.to_string());
+  state.kind = KeptState::Kind::Whole;
+  state.devices[0].not_checked = {"c"};
+  CHECK(state.to_string() == "whole at epoch 12, not checked");
+  state.kind = KeptState::Kind::Torn;
+  state.devices = {{DeviceId{1, 0}, true, 13, 0, {}, {}, {}}, {DeviceId{1, 1}, false, 12, 12, {}, {}, {}}};
   CHECK(state.to_string() ==
         "torn: " + DeviceId{1, 0}.to_string() + " in update 13, " + DeviceId{1, 1}.to_string() + " at epoch 12");
 }

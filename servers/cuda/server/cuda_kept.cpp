@@ -6,6 +6,7 @@
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/memory/cuda_kept_storage.hpp>
 #include <coxswain/servers/cuda/memory/kept_mark.hpp>
+#include <coxswain/servers/cuda/memory/kept_sum.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 #include <coxswain/servers/cuda/server/open_context.hpp>
@@ -27,6 +28,27 @@ using detail::CudaStream;
 void prepare_mark(DeviceId device) {
   const std::shared_ptr<void> held = detail::LaunchGate::of_process().quiesce();
   detail::kept_mark_kernel().prepare(device);
+  detail::kept_sum_begin_kernel().prepare(device);
+  detail::kept_sum_kernel().prepare(device);
+}
+
+void launch(CUfunction function, CUstream stream, unsigned blocks, unsigned threads, void** parameters) {
+  CUlaunchConfig config{};
+  config.gridDimX = blocks;
+  config.blockDimX = threads;
+  config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+  config.hStream = stream;
+  const CUresult result = detail::driver().launch(&config, function, parameters, nullptr);
+  if (result != CUDA_SUCCESS) detail::throw_cuda_error(result, "launch", std::source_location::current());
+}
+
+// As checksum_of, on the GPU.
+void launch_sum(CUfunction begin, CUfunction sum, CUstream stream, CUdeviceptr memory, std::uint64_t bytes,
+                CUdeviceptr checksum, std::uint64_t name, std::uint64_t epoch) {
+  std::array<void*, 3> first{&checksum, &name, &epoch};
+  launch(begin, stream, 1, 1, first.data());
+  std::array<void*, 3> then{&memory, &bytes, &checksum};
+  launch(sum, stream, detail::kept_sum_blocks(bytes), detail::kept_sum_threads, then.data());
 }
 
 void launch_mark(CUfunction function, CUstream stream, CUdeviceptr record, detail::KeptMarkArguments arguments) {
@@ -104,6 +126,28 @@ void CudaServer::mark_kept(KeptMarking marking, const Caller& caller) {
     const std::exception_ptr error = std::current_exception();
     stream.fail(error);
     device_->poison(checked, error, caller);
+  }
+}
+
+void CudaServer::sum_kept(const KeptSumming& summing, const Caller& caller) {
+  CudaStream& stream = device_->enter(caller);
+  if (detail::gpu_faulted()) return;
+  BufferUses uses;
+  try {
+    stream.capture.require_none("a checksum of kept memory", caller.site);
+    const CUfunction begin = detail::kept_sum_begin_kernel().require_loaded(stream.location(), caller.site).function;
+    const CUfunction sum = detail::kept_sum_kernel().require_loaded(stream.location(), caller.site).function;
+    const CUdeviceptr memory = device_->resolve(summing.memory, Access::Read, caller, uses).address;
+    const CUdeviceptr checksum = device_->resolve(summing.checksum, Access::Write, caller, uses).address;
+    device_->submit(
+        stream, uses, {"checksum of kept memory", nullptr, caller.site},
+        [=, bytes = summing.bytes, name = summing.name, epoch = summing.epoch](const detail::IssueTarget& target) {
+          launch_sum(begin, sum, target.stream(), memory, bytes, checksum, name, epoch);
+        });
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    stream.fail(error);
+    device_->poison(uses, error, caller);
   }
 }
 

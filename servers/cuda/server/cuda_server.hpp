@@ -140,6 +140,7 @@ class CudaServer {
   [[nodiscard]] static std::string kept_key(DeviceId device);
   [[nodiscard]] std::shared_ptr<void> count_kept(std::size_t bytes, const Caller& caller);
   void mark_kept(KeptMarking marking, const Caller& caller);
+  void sum_kept(const KeptSumming& summing, const Caller& caller);
   void poison(const Binding& memory, const std::exception_ptr& cause, const Caller& caller);
 
   // See ServerCommunication. Transfers are peer copies; other collectives use NCCL or, for small sums, our own kernels.

@@ -424,6 +424,34 @@ void HostServer::mark_kept(KeptMarking marking, const Caller& caller) {
   }
 }
 
+void HostServer::sum_kept(const KeptSumming& summing, const Caller& caller) {
+  HostStream& stream = device_->stream(caller.stream);
+  BufferUses uses;
+  try {
+    stream.capture.require_none("a checksum of kept memory", caller.site);
+    const detail::HostRange memory = device_->resolve(summing.memory, Access::Read, caller, uses);
+    const detail::HostRange checksum = device_->resolve(summing.checksum, Access::Write, caller, uses);
+    device_->submit(
+        stream, uses,
+        [contents = std::span<const std::byte>(memory.data, summing.bytes), to = checksum.data,
+         result = KeptChecksum{summing.name, summing.epoch, 0, 0}, location = stream.location(),
+         checked = device_->operation_memory(stream, uses, caller.site)]() mutable {
+          checked.run(
+              location,
+              [&] {
+                result.sum = checksum_of(contents);
+                std::memcpy(to, &result, sizeof(result));
+              },
+              std::identity());
+        },
+        "checksum");
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    stream.fail(error);
+    device_->poison(uses, error, caller);
+  }
+}
+
 void HostServer::poison(const Binding& memory, const std::exception_ptr& cause, const Caller& caller) {
   device_->poison_one(memory, cause, caller);
 }

@@ -3,6 +3,7 @@
 
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/kept/kept_checksum.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/runtime/kept/kept_set.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
@@ -14,6 +15,8 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <map>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -71,6 +74,14 @@ struct Kept {
     client.accept(memory);  // a commit that fails poisons it
     const auto bytes = client.read_one(memory);
     std::memcpy(&copy, bytes.span().data(), sizeof(copy));
+    return copy;
+  }
+  /// The checksum with that number, as the device has written it.
+  [[nodiscard]] KeptChecksum checksum(std::size_t number = 0) {
+    client.sync().get();
+    KeptChecksum copy;
+    const auto bytes = client.read_one(*set.device(client.device_id(), {}).record.handles[0]);
+    std::memcpy(&copy, bytes.span().data() + KeptRecordMemory::offset_of(number), sizeof(copy));
     return copy;
   }
   void update(std::uint64_t epoch, const Values& contents) {
@@ -268,4 +279,79 @@ TEMPLATE_TEST_CASE("The next update replaces one that was not committed", "[kept
   kept.client.write(kept.handle.offset_start(8), Bytes::copy_of(Values{7, 7}));
   kept.update(2, {1, 2, 3, 4});
   CHECK(KeptMark::from(kept.record().mark) == KeptMark{.generation = 1, .updating = false, .copy = 0, .epoch = 2});
+}
+
+TEMPLATE_TEST_CASE("Every n-th commit makes a checksum of what its update has written, on the device", "[kept]",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept({.checksum_every = 2});
+  const auto sum_of = [](const Values& values) { return checksum_of(std::as_bytes(std::span(values))); };
+  kept.update(3, {1, 2, 3, 4});
+  CHECK(kept.checksum().epoch == 0);
+  kept.update(7, {5, 6, 7, 8});
+  CHECK(kept.checksum().name == checksum_name("values"));
+  CHECK(kept.checksum().epoch == 7);
+  CHECK(kept.checksum().sum == sum_of({5, 6, 7, 8}));
+  kept.update(8, {9, 9, 9, 9});
+  CHECK(kept.checksum().epoch == 7);
+  kept.update(9, {1, 1, 1, 1});
+  CHECK(kept.checksum().epoch == 9);
+  CHECK(kept.checksum().sum == sum_of({1, 1, 1, 1}));
+  CHECK(KeptMark::from(kept.record().mark) == KeptMark{.generation = 1, .updating = false, .copy = 0, .epoch = 9});
+}
+
+TEMPLATE_TEST_CASE("A checksum is that of the memory alone, whatever its size", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  OpenDevice<TestType> device;
+  const auto& client = device.client();
+  KeptSet set("sizes", {client.device_id()}, {.checksum_every = 1});
+  std::vector<Handle> all;
+  const std::vector<std::size_t> sizes{1, 15, 16, 17, 4096, 100'003};
+  std::vector<std::vector<std::byte>> contents;
+  for (const std::size_t size : sizes) {
+    all.push_back(client.kept(set, std::to_string(size), size).handle);
+    contents.emplace_back(size);
+    for (std::size_t i = 0; i < size; ++i) contents.back()[i] = static_cast<std::byte>(i * 7 + size);
+  }
+  client.begin_update(set);
+  for (std::size_t i = 0; i < all.size(); ++i) client.write(all[i], Bytes::from_vector(contents[i]));
+  client.commit(set);
+  client.sync().get();
+  const auto bytes = client.read_one(*set.device(client.device_id(), {}).record.handles[0]);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    KeptChecksum found;
+    const std::size_t number = set.device(client.device_id(), {}).memory.at(std::to_string(sizes[i])).checksums[0];
+    std::memcpy(&found, bytes.span().data() + KeptRecordMemory::offset_of(number), sizeof(found));
+    CAPTURE(sizes[i]);
+    CHECK(found.sum == checksum_of(contents[i]));
+  }
+}
+
+TEMPLATE_TEST_CASE("With two copies a checksum is that of the copy that was written", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept({.mode = KeptMode::Double, .checksum_every = 1});
+  kept.update(1, {1, 1, 1, 1});
+  kept.update(2, {2, 2, 2, 2});
+  std::map<std::uint64_t, KeptChecksum> found;
+  for (const std::size_t number : {std::size_t{0}, std::size_t{1}})
+    found[kept.checksum(number).epoch] = kept.checksum(number);
+  const auto sum_of = [](const Values& values) { return checksum_of(std::as_bytes(std::span(values))); };
+  CHECK(found.at(1).sum == sum_of({1, 1, 1, 1}));
+  CHECK(found.at(2).sum == sum_of({2, 2, 2, 2}));
+  CHECK(found.at(1).name != found.at(2).name);
+}
+
+TEMPLATE_TEST_CASE("A commit with a checksum of poisoned memory fails and marks nothing", "[kept]", COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept({.checksum_every = 1});
+  kept.update(1, {1, 2, 3, 4});
+  kept.client.begin_update(kept.set, 2);
+  kept.client.call(KernelArguments().with_buffer(kept.handle, Access::Write),
+                   [](auto&&...) { throw std::runtime_error("planned failure"); });
+  kept.client.commit(kept.set);
+  CHECK_THAT(failure_of(kept.client), ContainsSubstring("planned failure"));
+  CHECK(KeptMark::from(kept.record().mark).updating);
+  kept.update(3, {9, 8, 7, 6});
+  CHECK(KeptMark::from(kept.record().mark) == KeptMark{.generation = 1, .updating = false, .copy = 0, .epoch = 3});
+  CHECK(kept.checksum().epoch == 3);
 }
