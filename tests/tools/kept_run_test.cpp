@@ -56,6 +56,13 @@ TEST_CASE("Kept memory has the reported contents, at whatever point the process 
   }
 }
 
+TEST_CASE("Nothing of a killed program writes kept memory any more when the next one has it mapped") {
+  const Command command = Command::run({"run", "--restarts", "1000", "--backoff", "1ms", "--backoff-max", "1ms", "--on",
+                                        "signal", "--", COX_KEPT_COUNTER, "20"});
+  CAPTURE(command.err);
+  CHECK(static_cast<int>(command.code) == 0);
+}
+
 TEST_CASE("A program that keeps more memory than the limit allows gets an error, and less is held as before") {
   const TemporaryFile file("");
   const auto run_with = [&](const char* limit) {
