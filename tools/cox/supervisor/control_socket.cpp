@@ -79,7 +79,9 @@ std::string ControlSocket::query(pid_t supervisor, std::string_view request) try
   limit_waits(connection.get(), longest);
   if (send(connection.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) fail("send");
   std::string text(longest_answer, '\0');
-  const ssize_t size = recv(connection.get(), text.data(), text.size(), 0);
+  ssize_t size = 0;
+  do size = recv(connection.get(), text.data(), text.size(), 0);
+  while (size < 0 && errno == EINTR);  // which a limit of the wait does not restart
   if (size < 0) fail("receive");
   text.resize(static_cast<std::size_t>(size));
   return text;
