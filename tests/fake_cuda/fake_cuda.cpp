@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 
 using namespace cox::test;
@@ -92,7 +93,11 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
     case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z: *value = 0xffff; break;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z: *value = 64; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 227 << 10; break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE: {
+      const char* const mode = std::getenv("COX_FAKE_COMPUTE_MODE");  // of all devices
+      *value = mode == nullptr ? 0 : std::atoi(mode);
+      break;
+    }
     case CU_DEVICE_ATTRIBUTE_ECC_ENABLED: *value = 0; break;
     default: *value = 1024;  // limits
   }

@@ -22,6 +22,7 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -319,6 +320,50 @@ TEST_CASE("Two processes of a run have connections of their own, and a set belon
   REQUIRE(waitpid(child, &status, 0) == child);
   CHECK(status == 0);
   CHECK(run->take("model", "host:0", "weights", 0, here).descriptors.size() == 1);
+}
+
+TEST_CASE("A process of a prepared run is answered when that run begins, and has what the run before has left") {
+  TestKeeper keeper;
+  std::optional<Run> run(std::in_place, keeper);
+  static_cast<void>((*run)->open("model", "", "in place", here));
+  (*run)->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
+  const std::string prepared = keeper->prepare_run();
+  CHECK(prepared != keeper->path().string());
+  CHECK_FALSE(cox::is_readable(keeper->prepared_descriptor()));
+  std::atomic<bool> opened{false};
+  std::thread successor([&] {
+    KeeperConnection connection(prepared, here);
+    const HeldSet held = connection.open("model", "", "in place", here);
+    opened.store(true);
+    CHECK(held.memory.size() == 1);
+    CHECK(held.generation == 2);
+    CHECK(content(connection.take("model", "host:0", "weights", 0, here).descriptors[0]) == "text");
+  });
+  while (!cox::is_readable(keeper->prepared_descriptor())) std::this_thread::yield();
+  (*run)->send_values("model", "host:0", 1, {}, here);  // the run goes on
+  static_cast<void>(run->end());
+  CHECK_FALSE(opened.load());
+  run.reset();
+  run.emplace(keeper);
+  CHECK(keeper->path() == prepared);
+  successor.join();
+  CHECK(opened.load());
+}
+
+TEST_CASE("A process of a run that has ended, or that was prepared and dropped, cannot connect any more") {
+  TestKeeper keeper;
+  keeper->begin_run();
+  const std::string first = keeper->path();
+  const std::string prepared = keeper->prepare_run();
+  const FileDescriptor waits = cox::connect_local(prepared);
+  keeper->drop_prepared();
+  CHECK(cox::is_readable(waits.get()));  // its end
+  CHECK_THROWS_AS(cox::connect_local(prepared), std::system_error);
+  static_cast<void>(keeper->end_run());
+  CHECK_THROWS_AS(cox::connect_local(first), std::system_error);
+  keeper->begin_run();
+  CHECK(keeper->path() != first);
+  CHECK_NOTHROW(cox::connect_local(keeper->path()));
 }
 
 TEST_CASE("The memory of GPUs is dropped alone") {

@@ -4,6 +4,7 @@
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/settings.hpp>
 #include <coxswain/tools/cox/supervisor/control_socket.hpp>
+#include <coxswain/tools/cox/supervisor/exclusive_devices.hpp>
 #include <coxswain/tools/cox/supervisor/supervisor.hpp>
 
 #include <CLI/CLI.hpp>
@@ -35,6 +36,10 @@ RunCommand::RunCommand(CLI::App& app)
   command_.add_option("--on", on_, "Also restart after these exit codes, or after any signal: CODE,CODE,signal");
   command_.add_option("--kept-limit", kept_limit_, "Most bytes of kept memory that are held, such as 64GiB")
       ->capture_default_str();
+  command_.add_flag(
+      "--standby", standby_,
+      "Once the program has committed an update of kept memory, start it a second time: that process waits "
+      "for the memory, and takes over when the program ends");
   command_
       .add_option("--status", status_,
                   "Instead of running a program, print the state of the one that `cox run` in process ID runs, and its "
@@ -77,17 +82,24 @@ ExitCode RunCommand::query(std::string_view request, const std::string& process,
 ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const {
   if (command_.count("--status") != 0) return query(Supervisor::status_request, status_, out, err);
   if (command_.count("--reload") != 0) return query(Supervisor::reload_request, reload_, out, err);
-  RestartLimits limits;
+  SupervisorOptions options;
+  RestartLimits& limits = options.limits;
   limits.restarts = parse_count("--restarts", restarts_, 0, max_restarts);
   limits.within = parse_time("--within", within_, std::chrono::nanoseconds(1));
   limits.backoff = parse_time("--backoff", backoff_, std::chrono::nanoseconds(0));
   limits.backoff_max = parse_time("--backoff-max", backoff_max_, limits.backoff);
-  const RestartCauses causes = on_.empty() ? RestartCauses{} : RestartCauses::parse("--on", on_);
-  const std::size_t kept_limit = parse_size("--kept-limit", kept_limit_);
+  if (!on_.empty()) options.causes = RestartCauses::parse("--on", on_);
+  options.kept_limit = parse_size("--kept-limit", kept_limit_);
+  options.standby = standby_;
   if (program.empty() || program.front().empty())
     throw ArgumentError("a program is needed: cox run [options] -- PROGRAM ARGUMENTS");
   try {
-    return static_cast<ExitCode>(Supervisor(std::move(program), limits, causes, kept_limit, err).run());
+    if (const std::string devices = standby_ ? exclusive_devices() : ""; !devices.empty()) {
+      err << "cox run: --standby needs two processes on each GPU, but only one at a time may use " << devices
+          << " (nvidia-smi -c)\n";
+      return ExitCode::Violation;
+    }
+    return static_cast<ExitCode>(Supervisor(std::move(program), std::move(options), err).run());
   } catch (const std::system_error& error) {
     err << "cox run: " << error.what() << "\n";
     return ExitCode::Violation;

@@ -38,6 +38,7 @@ class RunCommand {
   std::string backoff_max_ = "1min";
   std::string on_;
   std::string kept_limit_ = "1048576GiB";
+  bool standby_ = false;
   std::string status_;  // process ids; "0": the only one
   std::string reload_;
 };

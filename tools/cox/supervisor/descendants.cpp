@@ -58,23 +58,31 @@ std::vector<pid_t> children_of_this_process() {
   return children;
 }
 
-bool kill_children(const std::vector<pid_t>& others) {
+bool kill_children(const std::function<bool(pid_t)>& is_spared) {
   bool none = true;
   for (const pid_t child : children_of_this_process()) {
-    if (std::ranges::find(others, child) != others.end()) continue;
+    if (is_spared(child)) continue;
     static_cast<void>(kill(child, SIGKILL));
     if (waitpid(child, nullptr, WNOHANG) != child) none = false;
   }
   // The children of one that has been reaped now are found now, too.
-  return none && std::ranges::all_of(children_of_this_process(),
-                                     [&](pid_t child) { return std::ranges::find(others, child) != others.end(); });
+  return none && std::ranges::all_of(children_of_this_process(), is_spared);
 }
 
-void reap_children(pid_t other) {
+void reap_children(std::initializer_list<pid_t> others) {
   siginfo_t ended{};
-  // WNOWAIT: `other` is left to its owner.
-  while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0 && ended.si_pid != other)
+  // WNOWAIT: the others stay as they are.
+  while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0 &&
+         std::ranges::find(others, ended.si_pid) == others.end())
     static_cast<void>(waitpid(ended.si_pid, nullptr, WNOHANG));
+}
+
+bool was_started_with(pid_t process, std::string_view variable, std::string_view value) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/environ", std::ios::binary);
+  const std::string entry = std::string(variable) + "=" + std::string(value);
+  for (std::string next; std::getline(file, next, '\0');)
+    if (next == entry) return true;
+  return false;
 }
 
 }  // namespace cox::tools

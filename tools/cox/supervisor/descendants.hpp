@@ -1,6 +1,9 @@
 #pragma once
 
 #include <sys/types.h>
+#include <functional>
+#include <initializer_list>
+#include <string_view>
 #include <vector>
 
 namespace cox::tools {
@@ -10,11 +13,14 @@ namespace cox::tools {
 void adopt_orphans();
 /// The processes whose parent is this one, ended ones included. Throws std::system_error if /proc cannot be read.
 [[nodiscard]] std::vector<pid_t> children_of_this_process();
-/// Kills all children of this process but those in `others`, and reaps those that have ended. Returns whether none is
-/// left; those that become children when their parent ends are found by the next call. Does not block. Throws as
+/// Kills all children of this process but those that `is_spared`, and reaps those that have ended. Returns whether none
+/// is left; those that become children when their parent ends are found by the next call. Does not block. Throws as
 /// children_of_this_process().
-[[nodiscard]] bool kill_children(const std::vector<pid_t>& others);
-/// Reaps children that have ended, except `other`. Does not block.
-void reap_children(pid_t other);
+[[nodiscard]] bool kill_children(const std::function<bool(pid_t)>& is_spared);
+/// Reaps children that have ended, up to the first one in `others`, which are left to their owners. Does not block.
+void reap_children(std::initializer_list<pid_t> others);
+/// Whether the process was started with this value of an environment variable, as it and its forks keep it. False if it
+/// has ended, or if its environment cannot be read.
+[[nodiscard]] bool was_started_with(pid_t process, std::string_view variable, std::string_view value);
 
 }  // namespace cox::tools

@@ -61,26 +61,51 @@ std::uint64_t sum_of(const std::vector<std::uint64_t>& sizes, std::uint64_t sum 
 
 }  // namespace
 
-Keeper::Keeper(std::filesystem::path socket_path, KeeperLimits limits)
-    : path_(std::move(socket_path)), limits_(limits), listener_(listen_local(path_)) {}
+Keeper::RunSocket::RunSocket(std::filesystem::path at) : path(std::move(at)), listener(listen_local(path)) {}
 
-Keeper::~Keeper() { static_cast<void>(unlink(path_.c_str())); }
+Keeper::RunSocket::RunSocket(RunSocket&& other) noexcept
+    : path(std::move(other.path)), listener(std::move(other.listener)) {}
 
-void Keeper::begin_run() noexcept {
+Keeper::RunSocket& Keeper::RunSocket::operator=(RunSocket&& other) noexcept {
+  if (listener.is_open()) static_cast<void>(unlink(path.c_str()));
+  path = std::move(other.path);
+  listener = std::move(other.listener);
+  return *this;
+}
+
+Keeper::RunSocket::~RunSocket() {
+  if (listener.is_open()) static_cast<void>(unlink(path.c_str()));
+}
+
+Keeper::Keeper(std::filesystem::path sockets, KeeperLimits limits) : sockets_(std::move(sockets)), limits_(limits) {}
+
+Keeper::RunSocket Keeper::next_socket() {
+  return RunSocket(std::filesystem::path(sockets_) += "-" + std::to_string(++runs_));
+}
+
+const std::filesystem::path& Keeper::prepare_run() {
+  prepared_ = next_socket();
+  return prepared_.path;
+}
+
+void Keeper::begin_run() {
+  run_ = prepared_.listener.is_open() ? std::move(prepared_) : next_socket();
   used_ = false;
   has_values_ = false;
   progresses_ = true;
 }
 
 std::vector<int> Keeper::descriptors() const {
-  std::vector<int> all{listener_.get()};
+  std::vector<int> all;
+  if (run_.listener.is_open()) all.push_back(run_.listener.get());
   for (const LocalConnection& each : connections_) all.push_back(each.socket.get());
   return all;
 }
 
 void Keeper::serve() {
   constexpr time_t longest = 5;  // seconds for which a stopped process may keep its answer from being sent
-  while (auto accepted = accept_local(listener_.get())) {
+  if (!run_.listener.is_open()) return;
+  while (auto accepted = accept_local(run_.listener.get())) {
     limit_waits(accepted->socket.get(), longest);
     connections_.push_back(std::move(*accepted));
   }
@@ -117,6 +142,8 @@ bool Keeper::refuse_pieces(const LocalConnection& from, const KeptError& error) 
 bool Keeper::end_run() {
   serve();
   connections_.clear();
+  run_.listener.reset();
+  static_cast<void>(unlink(run_.path.c_str()));
   for (auto& [name, set] : sets_) {
     std::erase_if(set.allocations, [](const auto& each) { return !each.second.is_complete; });
     set.is_open = false;

@@ -33,15 +33,24 @@ struct KeeperLimits {
 /// own. One thread.
 class Keeper {
  public:
-  /// Processes connect to a socket at this path, in a folder that the user alone can access. Throws std::system_error.
-  explicit Keeper(std::filesystem::path socket, KeeperLimits limits = {});
+  /// The processes of each run connect to a socket of their own: at this path, followed by the number of the run, in a
+  /// folder that the user alone can access. So a process belongs to the run whose socket it was given.
+  explicit Keeper(std::filesystem::path sockets, KeeperLimits limits = {});
   Keeper(const Keeper&) = delete;
   Keeper& operator=(const Keeper&) = delete;
-  ~Keeper();
+  ~Keeper() = default;
 
-  [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
-  /// Begins a run. Precondition: no run is open.
-  void begin_run() noexcept;
+  /// The socket of the run that was begun last.
+  [[nodiscard]] const std::filesystem::path& path() const noexcept { return run_.path; }
+  /// Begins the run that was prepared, or a new one. Throws std::system_error. Precondition: no run is open.
+  void begin_run();
+  /// Prepares the next run, anew if it was prepared before: its processes may connect, and block in their first request
+  /// until begin_run(). Returns their socket. Throws std::system_error.
+  const std::filesystem::path& prepare_run();
+  /// The prepared run is dropped; its processes get an error.
+  void drop_prepared() noexcept { prepared_ = {}; }
+  /// A descriptor that is readable when a process of the prepared run has connected; -1: none is prepared.
+  [[nodiscard]] int prepared_descriptor() const noexcept { return prepared_.listener.get(); }
   /// Descriptors to wait for: readable when serve() has something to do.
   [[nodiscard]] std::vector<int> descriptors() const;
   /// Accepts connections, and answers the messages that have arrived. Does not wait, but for a process that does not
@@ -56,6 +65,8 @@ class Keeper {
 
   /// Whether a process of this run has opened a set.
   [[nodiscard]] bool was_used() const noexcept { return used_; }
+  /// Whether this run has queued a commit: given its values.
+  [[nodiscard]] bool run_has_values() const noexcept { return has_values_; }
   /// Whether anything is held, so that a successor finds it.
   [[nodiscard]] bool holds_memory() const noexcept;
   /// Bytes that are held.
@@ -107,9 +118,24 @@ class Keeper {
   [[nodiscard]] std::size_t allocations() const noexcept;
   [[nodiscard]] std::size_t pieces() const noexcept;
 
-  const std::filesystem::path path_;
+  // The socket of a run. The destructor removes it.
+  struct RunSocket {
+    RunSocket() = default;
+    explicit RunSocket(std::filesystem::path at);
+    RunSocket(RunSocket&& other) noexcept;
+    RunSocket& operator=(RunSocket&& other) noexcept;
+    ~RunSocket();
+
+    std::filesystem::path path;
+    FileDescriptor listener;
+  };
+  [[nodiscard]] RunSocket next_socket();
+
+  const std::filesystem::path sockets_;
   const KeeperLimits limits_;
-  FileDescriptor listener_;
+  std::uint64_t runs_ = 0;
+  RunSocket run_;
+  RunSocket prepared_;
   std::vector<LocalConnection> connections_;
   std::uint64_t generation_ = 0;
   bool used_ = false;

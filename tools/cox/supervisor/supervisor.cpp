@@ -7,6 +7,7 @@
 #include <coxswain/tools/cox/supervisor/fault_summary.hpp>
 
 #include <poll.h>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <ctime>
@@ -34,20 +35,22 @@ void wait_readable(const std::vector<int>& descriptors, std::optional<std::chron
 
 }  // namespace
 
-Supervisor::Supervisor(std::vector<std::string> program, const RestartLimits& limits, RestartCauses causes,
-                       std::uint64_t kept_limit, std::ostream& err)
+Supervisor::Supervisor(std::vector<std::string> program, SupervisorOptions options, std::ostream& err)
     : program_(std::move(program)),
-      limits_(limits),
-      causes_(std::move(causes)),
+      options_(std::move(options)),
       err_(err),
-      policy_(limits),
-      keeper_(folder_.path() / "kept", {.bytes = kept_limit, .descriptors = descriptors_.for_kept_memory()}) {
+      policy_(options_.limits),
+      keeper_(folder_.path() / "kept", {.bytes = options_.kept_limit, .descriptors = descriptors_.for_kept_memory()}) {
   adopt_orphans();
   try {
     control_.emplace();
   } catch (const std::system_error& error) {
     err_ << "cox run: --status and --reload are not available: " << error.what() << "\n" << std::flush;
   }
+  if (options_.standby)
+    standby_.emplace(
+        options_.limits, keeper_,
+        [this](const std::filesystem::path& socket) { return start(restarts_ + 1, socket, true); }, err_);
 }
 
 int Supervisor::run() try {
@@ -56,7 +59,8 @@ int Supervisor::run() try {
     const std::optional<ProgramEnd> ended = try_run();
     const ProgramEnd end = ended.value_or(ProgramEnd{.code = cannot_run, .signal = 0});
     const bool reloads = std::exchange(reload_requested_, false) && ended;
-    const bool restarts = !ended || reloads || causes_.contain(end) || (end.signal != 0 && keeper_.holds_memory());
+    const bool restarts =
+        !ended || reloads || options_.causes.contain(end) || (end.signal != 0 && keeper_.holds_memory());
     if (exit_requested_ || !restarts) return end.exit_code();
     const bool progresses = finish_run() && keeper_.holds_memory();
     if (exit_requested_) return end.exit_code();
@@ -67,7 +71,8 @@ int Supervisor::run() try {
       continue;
     }
     const auto delay = policy_.restart(Clock::now(), Clock::now() - began);
-    const std::string limit = std::to_string(limits_.restarts) + " within " + format_duration(limits_.within);
+    const std::string limit =
+        std::to_string(options_.limits.restarts) + " within " + format_duration(options_.limits.within);
     if (!delay) {
       report_end(end, "not restarted: the limit is " + limit);
       return end.exit_code();
@@ -94,25 +99,39 @@ void Supervisor::report_not_started(const std::system_error& error) {
   err_ << "cox run: cannot start '" << program_.front() << "': " << error.code().message() << "\n" << std::flush;
 }
 
-ProgramEnd Supervisor::run_once() {
-  EnvironmentChanges changes{{"COX_RESTART", std::to_string(restarts_)},
-                             {"COX_FAULT_REPORT", report(restarts_)},
+std::unique_ptr<ChildProcess> Supervisor::start(std::uint64_t run, const std::filesystem::path& socket,
+                                                bool as_standby) {
+  EnvironmentChanges changes{{"COX_RESTART", std::to_string(run)},
+                             {"COX_FAULT_REPORT", report(run)},
                              {"COX_LAST_FAULT", std::nullopt},
-                             {KeeperConnection::variable, keeper_.path()}};
-  if (restarts_ > 0 && std::filesystem::exists(report(restarts_ - 1)))
-    changes["COX_LAST_FAULT"] = report(restarts_ - 1);
+                             {standby_variable, std::nullopt},
+                             {KeeperConnection::variable, socket}};
+  if (as_standby) changes[standby_variable] = "1";
+  // A standby is started before the fault that it follows.
+  if (as_standby || (run > 0 && std::filesystem::exists(report(run - 1)))) changes["COX_LAST_FAULT"] = report(run - 1);
+  std::filesystem::remove(report(run));
+  return std::make_unique<ChildProcess>(program_, changes, descriptors_.before());
+}
+
+ProgramEnd Supervisor::run_once() {
   if (restarts_ > 1) std::filesystem::remove(report(restarts_ - 2));
-  keeper_.begin_run();
-  ChildProcess child(program_, changes, descriptors_.before());
+  std::unique_ptr<ChildProcess> child;
+  if (standby_) {
+    child = standby_->take();
+  } else {
+    keeper_.begin_run();
+  }
+  if (child == nullptr) child = start(restarts_, keeper_.path(), false);
   began_ = Clock::now();
-  forward(child, From::Anybody);  // signals that arrived before the program had started
-  return wait_for(child);
+  forward(*child, From::Anybody);  // signals that arrived before the program had started
+  return wait_for(*child);
 }
 
 std::vector<int> Supervisor::descriptors() const {
   std::vector<int> all = keeper_.descriptors();
   all.push_back(signals_.descriptor());
   if (control_) all.push_back(control_->descriptor());
+  if (reload_when_ready_) all.push_back(keeper_.prepared_descriptor());
   return all;
 }
 
@@ -121,16 +140,44 @@ ProgramEnd Supervisor::wait_for(ChildProcess& child) {
     const auto end = child.end();
     keeper_.serve();
     if (end) return *end;
-    wait_readable(descriptors(), std::nullopt);
+    tend_standby(child);
+    reap_children({child.id(), standby_ ? standby_->id() : 0});
+    wait_readable(descriptors(), until_standby());
     forward(child, From::Processes);
     answer_requests(&child);
-    reap_children(child.id());
   }
+}
+
+bool Supervisor::wants_standby() const noexcept {
+  return standby_ && !exit_requested_ && !reload_requested_ && keeper_.holds_memory() &&
+         (keeper_.run_has_values() || standby_->id() != 0);
+}
+
+void Supervisor::tend_standby(ChildProcess& child) {
+  if (!wants_standby()) return;
+  const bool lives = standby_->tend();
+  if (!reload_when_ready_) return;
+  if (!lives) {
+    reload_when_ready_ = false;
+    err_ << "cox run: not reloaded: the process that was to take over has ended\n" << std::flush;
+  } else if (standby_->waits()) {
+    reload_when_ready_ = false;
+    reload_requested_ = true;
+    child.send(SIGTERM);
+  }
+}
+
+std::optional<std::chrono::nanoseconds> Supervisor::until_standby() const {
+  if (!wants_standby() || !standby_->due()) return std::nullopt;
+  return std::max<std::chrono::nanoseconds>(*standby_->due() - Clock::now(), std::chrono::nanoseconds(0));
 }
 
 void Supervisor::forward(ChildProcess& child, From from) {
   while (const auto signal = signals_.take()) {
-    if (CaughtSignals::requests_exit(signal->number)) exit_requested_ = true;
+    if (CaughtSignals::requests_exit(signal->number)) {
+      exit_requested_ = true;
+      if (standby_) standby_->end();
+    }
     const bool wanted = from == From::Anybody || !signal->from_kernel || signal->number == SIGHUP;
     if (wanted && CaughtSignals::is_passed_on(signal->number)) child.send(signal->number);
   }
@@ -141,12 +188,30 @@ void Supervisor::answer_requests(ChildProcess* child) {
   control_->answer([&](std::string_view request) -> std::string {
     if (request == status_request) return status(child);
     if (request != reload_request) return "unknown request\n";
-    reload_requested_ = true;
-    if (child == nullptr) return "the program is started now\n";
-    child->send(SIGTERM);
-    return "process " + std::to_string(child->id()) +
-           " has been sent SIGTERM; the program is started again when it has ended\n";
+    return reload(child);
   });
+}
+
+std::string Supervisor::reload(ChildProcess* child) {
+  if (child == nullptr) {
+    if (standby_) standby_->end();  // it runs the program as it was
+    reload_requested_ = true;
+    return "the program is started now\n";
+  }
+  const std::string process = "process " + std::to_string(child->id());
+  if (standby_ && keeper_.holds_memory() && !exit_requested_) {
+    try {
+      standby_->start();
+    } catch (const std::system_error& error) {
+      return "not reloaded: the program cannot be started: " + error.code().message() + "\n";
+    }
+    reload_when_ready_ = true;
+    return process + " is sent SIGTERM when its successor, process " + std::to_string(standby_->id()) +
+           ", waits for the kept memory\n";
+  }
+  reload_requested_ = true;
+  child->send(SIGTERM);
+  return process + " has been sent SIGTERM; the program is started again when it has ended\n";
 }
 
 std::string Supervisor::status(const ChildProcess* child) const {
@@ -158,6 +223,7 @@ std::string Supervisor::status(const ChildProcess* child) const {
     text += ", process " + std::to_string(child->id()) + ", runs for " + format_duration(ran) + "\n";
   }
   text += "restarts: " + std::to_string(restarts_) + "\n";
+  if (standby_) text += "standby: " + standby_->to_string() + "\n";
   const std::string kept = keeper_.to_string();
   if (kept.empty()) return text + "kept memory: none\n";
   return text + "kept memory: " + short_byte_count(keeper_.bytes()) + " of at most " +
@@ -165,9 +231,14 @@ std::string Supervisor::status(const ChildProcess* child) const {
 }
 
 bool Supervisor::finish_run() {
+  reload_when_ready_ = false;
   if (keeper_.was_used()) {
+    const auto is_spared = [this](pid_t process) {
+      return std::ranges::find(children_before_, process) != children_before_.end() ||
+             (standby_ && standby_->includes(process));
+    };
     const Clock::time_point begin = Clock::now();
-    for (bool reported = false; !kill_children(children_before_);) {
+    for (bool reported = false; !kill_children(is_spared);) {
       if (!reported && Clock::now() - begin > std::chrono::seconds(5)) {
         reported = true;
         err_ << "cox run: waits for processes of '" << program_.front()
@@ -182,7 +253,10 @@ bool Supervisor::finish_run() {
     }
   }
   const bool progresses = keeper_.end_run();
-  if (memory_is_lost(report(restarts_))) keeper_.drop_gpu_memory();
+  if (memory_is_lost(report(restarts_))) {
+    keeper_.drop_gpu_memory();
+    if (standby_) standby_->end();  // it has opened those GPUs
+  }
   return progresses;
 }
 

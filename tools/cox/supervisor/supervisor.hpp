@@ -9,11 +9,13 @@
 #include <coxswain/tools/cox/supervisor/private_folder.hpp>
 #include <coxswain/tools/cox/supervisor/restart_causes.hpp>
 #include <coxswain/tools/cox/supervisor/restart_policy.hpp>
+#include <coxswain/tools/cox/supervisor/standby.hpp>
 
 #include <sys/types.h>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -22,6 +24,14 @@
 #include <vector>
 
 namespace cox::tools {
+
+/// How a Supervisor treats its program.
+struct SupervisorOptions {
+  RestartLimits limits;
+  RestartCauses causes;
+  std::uint64_t kept_limit = KeeperLimits().bytes;  ///< bytes of kept memory that are held at most
+  bool standby = false;  ///< a second process is started while the program runs, and takes over when that ends
+};
 
 /// Runs a program, and restarts it while its end is a restart cause and the limits allow another restart:
 ///
@@ -33,13 +43,14 @@ namespace cox::tools {
 ///
 /// Keeps the memory of the program's kept sets from run to run (Keeper). While it holds any, a signal is a restart
 /// cause, too, and all processes of a run are ended before the next one begins; the restart after a run that is likely
-/// to have made progress waits for nothing and is not counted.
+/// to have made progress waits for nothing and is not counted. With a standby the next run is that process (Standby).
 class Supervisor {
  public:
-  /// Reports on `err` why the program is restarted or not. `err` must outlive this object. `kept_limit`: bytes of kept
-  /// memory that are held at most. Throws std::system_error.
-  Supervisor(std::vector<std::string> program, const RestartLimits& limits, RestartCauses causes,
-             std::uint64_t kept_limit, std::ostream& err);
+  /// Reports on `err` why the program is restarted or not. `err` must outlive this object. Throws std::system_error.
+  Supervisor(std::vector<std::string> program, SupervisorOptions options, std::ostream& err);
+
+  /// The variable that is set to 1 for a process that was started as a standby.
+  static constexpr const char* standby_variable = "COX_STANDBY";
 
   /// Runs the program until it is not restarted. Blocks until then. Returns the exit code for this process: that of the
   /// program's last run, 126 or 127 if the program cannot be started, or 128 + the signal that ended the back-off.
@@ -57,6 +68,9 @@ class Supervisor {
 
   [[nodiscard]] std::optional<ProgramEnd> try_run();
   [[nodiscard]] ProgramEnd run_once();
+  // Starts the program as the run of that number, with that socket of the keeper.
+  [[nodiscard]] std::unique_ptr<ChildProcess> start(std::uint64_t run, const std::filesystem::path& socket,
+                                                    bool as_standby);
   void report_not_started(const std::system_error& error);
   // Readable when there is something to do.
   [[nodiscard]] std::vector<int> descriptors() const;
@@ -64,6 +78,12 @@ class Supervisor {
   void forward(ChildProcess& child, From from);
   // `child`: null while none runs.
   void answer_requests(ChildProcess* child);
+  [[nodiscard]] std::string reload(ChildProcess* child);
+  // Starts a standby once the run has queued a commit: while a program starts, a second one would only slow it down.
+  // Ends the program if that waits for the standby to be ready.
+  void tend_standby(ChildProcess& child);
+  [[nodiscard]] bool wants_standby() const noexcept;
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> until_standby() const;
   [[nodiscard]] std::string status(const ChildProcess* child) const;
   // Ends what the last run has left: its other processes, which could still write kept memory, and its connection.
   // Returns whether a successor is likely to make progress.
@@ -74,8 +94,7 @@ class Supervisor {
   [[nodiscard]] std::filesystem::path report(std::uint64_t run) const;
 
   std::vector<std::string> program_;
-  RestartLimits limits_;
-  RestartCauses causes_;
+  const SupervisorOptions options_;
   std::ostream& err_;
   RestartPolicy policy_;
   PrivateFolder folder_;
@@ -88,6 +107,8 @@ class Supervisor {
   std::uint64_t restarts_ = 0;
   bool exit_requested_ = false;
   bool reload_requested_ = false;
+  bool reload_when_ready_ = false;  // once the standby waits
+  std::optional<Standby> standby_;  // last: it ends before the keeper
 };
 
 }  // namespace cox::tools
