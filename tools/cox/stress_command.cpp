@@ -14,6 +14,7 @@
 #include <coxswain/tools/cox/progress_line.hpp>
 #include <coxswain/tools/cox/settings.hpp>
 #include <coxswain/tools/cox/stress/engine.hpp>
+#include <coxswain/tools/cox/stress/kept_stress.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -29,6 +30,8 @@
 #include <iterator>
 #include <limits>
 #include <random>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -144,6 +147,13 @@ StressCommand::StressCommand(CLI::App& app)
       "Write the last operations of each communicator to this file, as JSON, at SIGUSR1 and at a violation "
       "(default: a file in the folder for temporary files; its name is printed)");
   command_.add_flag("--quiet", quiet_, "Print no progress and no table");
+  command_.add_option("--kept", kept_,
+                      "Instead: update kept sets on host devices in this number of processes, one after the other as "
+                      "under `cox run`, and check what each finds. --fault kill=0.5 has half of them killed (default: "
+                      "all)");
+  command_.add_flag("--standby", standby_, "With --kept: as under `cox run --standby`");
+  command_.add_option("--kept-book", kept_book_)->group("");  // for a process of --kept
+  command_.add_flag("--kept-flaw", kept_flaw_)->group("");    // for tests
 }
 
 bool StressCommand::chosen() const { return command_.parsed(); }
@@ -179,7 +189,61 @@ void StressCommand::require_output_files() const {
   require_different_files(files);
 }
 
+stress::KeptStress StressCommand::kept_options() const {
+  stress::KeptStress options;
+  options.rounds = parse_count("--kept", kept_, 1, 1'000'000);
+  options.seed =
+      seed_.empty() ? random_seed() : parse_count("--seed", seed_, 0, std::numeric_limits<std::uint64_t>::max());
+  if (!payload_.empty()) options.payload = stress::Payload::parse("--payload", payload_);
+  if (!fault_.empty() && fault_ != "kill")
+    for (const Setting& fault : parse_settings("--fault", fault_)) {
+      if (fault.name != "kill")
+        throw ArgumentError("--fault: with --kept it is kill, not '" + std::string(fault.name) + "'");
+      options.kill = parse_probability("--fault: kill", fault.value);
+    }
+  for (const char* const option : {"--seconds", "--operations", "--mix", "--json", "--trace", "--metrics"})
+    if (command_.count(option) != 0) throw ArgumentError(std::string(option) + " has no meaning with --kept");
+  options.flawed = kept_flaw_;
+  if (!devices_.starts_with("host")) throw ArgumentError("--devices: --kept runs on host devices, such as host:2");
+  options.devices = parse_devices("--devices", devices_);
+  return options;
+}
+
+ExitCode StressCommand::run_kept(std::ostream& out, std::ostream& err) const {
+  const stress::KeptStress options = kept_options();
+  try {
+    if (!kept_book_.empty()) {
+      const stress::MappedKeptBook book(kept_book_, stress::MappedKeptBook::Open::Existing);
+      const char* const restart = std::getenv("COX_RESTART");
+      const std::uint64_t round = restart == nullptr ? 0 : std::strtoull(restart, nullptr, 10);
+      return static_cast<ExitCode>(stress::run_kept_round(options, round, *book));
+    }
+    std::vector<std::string> program{std::filesystem::read_symlink("/proc/self/exe"),
+                                     "stress",
+                                     "--devices",
+                                     devices_,
+                                     "--kept",
+                                     kept_,
+                                     "--seed",
+                                     std::to_string(options.seed),
+                                     "--fault",
+                                     "kill=" + std::to_string(options.kill)};
+    if (!payload_.empty()) program.insert(program.end(), {"--payload", payload_});
+    if (kept_flaw_) program.emplace_back("--kept-flaw");
+    program.emplace_back("--kept-book");
+    std::ostringstream reports;
+    const stress::KeptStressResult result = stress::run_kept_stress(options, std::move(program), standby_, reports);
+    if (!result.ok()) err << reports.str();
+    if (!quiet_ || !result.ok()) out << "seed " << options.seed << "\n" << result.to_string() << std::flush;
+    return result.ok() ? ExitCode::Ok : ExitCode::Violation;
+  } catch (const std::system_error& error) {
+    err << command_name << ": " << error.what() << "\n";
+    return ExitCode::Violation;
+  }
+}
+
 ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
+  if (!kept_.empty()) return run_kept(out, err);
   stress::Options options = this->options();
   std::string metrics;
   if (!metrics_.empty()) options.on_idle = [&metrics] { metrics = metrics::text(); };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/tools/cox/exit_code.hpp>
+#include <coxswain/tools/cox/stress/kept_round.hpp>
 #include <coxswain/tools/cox/stress/options.hpp>
 
 #include <ostream>
@@ -32,6 +33,9 @@ class StressCommand {
 
  private:
   [[nodiscard]] stress::Options options() const;
+  // The stress of kept sets: its command, and one of its rounds.
+  [[nodiscard]] ExitCode run_kept(std::ostream& out, std::ostream& err) const;
+  [[nodiscard]] stress::KeptStress kept_options() const;
   void require_output_files() const;
   [[nodiscard]] bool write_json(const stress::Report& report, std::ostream& err) const;
   [[nodiscard]] bool write_trace(std::ostream& err) const;
@@ -51,6 +55,10 @@ class StressCommand {
   std::string trace_;
   std::string metrics_;
   std::string flight_recorder_;
+  std::string kept_;
+  std::string kept_book_;
+  bool kept_flaw_ = false;
+  bool standby_ = false;
   bool quiet_ = false;
 };
 

@@ -1,0 +1,61 @@
+#include <coxswain/tools/cox/stress/kept_stress.hpp>
+
+#include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/temporary_folder.hpp>
+#include <coxswain/tests/tools/command.hpp>
+#include <coxswain/tests/tools/shell.hpp>
+
+#include <string>
+#include <system_error>
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::Matches;
+using namespace cox::stress;
+using cox::test::TemporaryFolder;
+using cox::tools::Command;
+using cox::tools::Shell;
+
+TEST_CASE("A stress of kept sets kills its processes, and finds each set as it was told") {
+  const Shell stress = Shell::run("$COX stress --kept 25 --devices host:2 --seed 5");
+  CAPTURE(stress.output);
+  CHECK(stress.code == 0);
+  CHECK_THAT(stress.output, ContainsSubstring("kept sets: 26 processes, 25 of them killed; ") &&
+                                ContainsSubstring(" 0 corrupt; 0 wrong\nok\n"));
+  CHECK_THAT(stress.output, !ContainsSubstring("states: 0 whole"));
+}
+
+TEST_CASE("A stress of kept sets has its processes end by themselves, too, and runs with a standby") {
+  const Shell stress = Shell::run("$COX stress --kept 12 --devices host:2 --fault kill=0.3 --standby --seed 6");
+  CAPTURE(stress.output);
+  CHECK(stress.code == 0);
+  CHECK_THAT(stress.output, ContainsSubstring("0 wrong\nok\n"));
+}
+
+TEST_CASE("A stress of kept sets finds writes after the commit") {
+  const Shell stress = Shell::run("$COX stress --kept 10 --devices host:2 --fault kill=0 --kept-flaw --seed 7");
+  CAPTURE(stress.output);
+  CHECK(stress.code == 1);
+  CHECK_THAT(stress.output, ContainsSubstring("the first wrong one: ") && ContainsSubstring("failed\n"));
+}
+
+TEST_CASE("Arguments that a stress of kept sets cannot have are refused") {
+  for (const std::string argument : {"--fault throw=0.1", "--devices cuda", "--seconds 3", "--mix submit=1"})
+    CHECK(Shell::run("$COX stress --kept 3 " + argument).code == 2);
+  CHECK(static_cast<int>(Command::run({"stress", "--kept", "0"}).code) == 2);
+}
+
+TEST_CASE("The book of a stress of kept sets is shared, and has the first wrong state") {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "book";
+  const MappedKeptBook book(path, MappedKeptBook::Open::New);
+  {
+    const MappedKeptBook other(path, MappedKeptBook::Open::Existing);
+    other->whole = 3;
+    other->add_wrong("first");
+    other->add_wrong("second");
+  }
+  CHECK(book->whole == 3);
+  CHECK(book->wrong == 2);
+  CHECK(std::string(book->first_wrong.data()) == "first");
+  CHECK_THROWS_AS(MappedKeptBook(folder.path() / "none", MappedKeptBook::Open::Existing), std::system_error);
+}

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/tools/cox/stress/kept_book.hpp>
+#include <coxswain/tools/cox/stress/payload.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace cox::stress {
+
+/// A stress of kept sets, as its command and each of its rounds know it.
+struct KeptStress {
+  std::vector<DeviceId> devices;  ///< of the host
+  std::uint64_t rounds = 0;       ///< after so many a process ends that only checks
+  std::uint64_t seed = 0;
+  Payload payload{.smallest = 64, .largest = std::size_t{256} << 10U};
+  double kill = 1;  ///< the probability that a round is killed; the others end by themselves, between two updates
+  /// For tests of the stress itself: the memory is also written after the commit, where the library does not see it.
+  bool flawed = false;
+};
+
+/// The exit code of a round that ends by itself and is to be followed by another one.
+inline constexpr int next_round_code = 75;
+
+/// One round: opens two sets, in place and with two copies, on all devices under the supervisor of this process, checks
+/// that they have the contents that their states say, and updates them until the process is killed, at a random moment.
+/// `round`: its number, from 0. Blocks. Returns the exit code of the process.
+[[nodiscard]] int run_kept_round(const KeptStress& options, std::uint64_t round, KeptBook& book);
+
+}  // namespace cox::stress
