@@ -116,12 +116,15 @@ float Rank<Backend>::train(std::size_t step) {
     times.measured = true;
   }
   if (queued.ready) {
+    // If one rank has failed, no rank updates its state.
     std::exchange(queued.ready, {})->get();
     job_.rendezvous.meet();
     step_.queue_update(queued, step, fault);
   }
   float loss = 0;
   std::memcpy(&loss, std::exchange(queued.loss, {})->get().front().span().data(), sizeof(loss));
+  // A failure in the next step on one rank must not end the update of another one.
+  if (step_.kept() != nullptr) job_.rendezvous.meet();
   times.step = Clock::now() - begin;
   progress_.add(times);
   if (rank_ == 0) {
