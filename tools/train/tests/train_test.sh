@@ -102,6 +102,8 @@ case $scenario in
     run_code 1 diverges --fault diverge@20
     has diverges "replicas DIFFER"
     run_code 2 unknown --no-such-option
+    run_code 0 help --help
+    if LC_ALL=C grep -q '[^[:print:]]' help.out; then fail "the help has characters that cannot be printed"; fi
     run_code 2 alone --devices "$kind:1" --fault missing@5 --timeout 500ms
     has alone "needs two devices or more"
     run_code 2 alone_random --devices "$kind:1" --fault random@5 --timeout 500ms
@@ -308,7 +310,7 @@ END
     run whole
     # Torn, and there is no checkpoint: from the beginning.
     strikes 1 update@13
-    supervised torn "$cox" --keep in-place
+    supervised torn "$cox" --keep
     starts_are torn "empty torn:0"
     same whole torn
     # Runs that end without an update: the contents may be the reason.

@@ -93,7 +93,7 @@ Options parse_options(int argc, const char* const* argv) {
   app.add_option("--type", options.precision, "Type of activations: fp32 or bf16 (GPUs only)")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Precision>{{"fp32", Precision::Float32}, {"bf16", Precision::Bfloat16}}))
-      ->default_str("fp32");
+      ->option_text("fp32|bf16=fp32");
   app.add_option("--steps", options.steps, "Optimizer steps")->check(count);
   app.add_option("--text", options.text, "File to learn")->check(CLI::ExistingFile);
   app.add_option("--seed", options.seed, "Of initial values and samples");
@@ -141,12 +141,15 @@ Options parse_options(int argc, const char* const* argv) {
       ->group("Checkpoints and failures");
   app.add_option("--restarts", options.restarts, "Failures after which training continues from a checkpoint")
       ->group("Checkpoints and failures");
-  app.add_option("--keep", options.keep,
-                 "State that outlives the process under cox run: in-place (one copy, which is torn if the process ends "
-                 "in an update) or double (two copies)")
+  app.add_option(
+         "--keep", options.keep,
+         "The state outlives the process under cox run: in-place (one copy, which is torn if the process ends in "
+         "an update; the default of this option) or double (two copies)")
       ->transform(
           CLI::CheckedTransformer(std::map<std::string, Keep>{{"in-place", Keep::InPlace}, {"double", Keep::Double}}))
-      ->default_str("none")
+      ->expected(0, 1)
+      ->default_str("in-place")
+      ->option_text("[in-place|double]")
       ->group("Checkpoints and failures");
   app.add_option("--fault", fault,
                  "For tests: kernel, memory, thread, shutdown, missing, crash, gpu, diverge, update or random, @, and "
