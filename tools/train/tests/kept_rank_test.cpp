@@ -118,7 +118,7 @@ void check_layout() {
   }
 }
 
-// Neither rank passes a meeting before the other one has come; a failure ends the wait for it.
+// Neither rank passes a meeting before the other one arrives; a failure ends the wait.
 void check_rendezvous() {
   train::Rendezvous rendezvous(2);
   std::size_t late = 0;  // written before each meeting by one thread, read after it by the other
@@ -131,7 +131,7 @@ void check_rendezvous() {
   });
   for (std::size_t i = 1; i <= 1000; ++i) {
     rendezvous.meet();
-    require(late == i, "the other rank has come");
+    require(late == i, "the other rank has arrived");
     rendezvous.meet();
   }
   other.join();
