@@ -298,8 +298,10 @@ END
     shift
     run whole "$@"
     for fault in kernel memory thread shutdown missing; do
+      timeout=20s
+      [[ $fault != missing ]] || timeout=500ms
       strikes 1 "$fault@13"
-      supervised "$fault" "$cox" --keep in-place --timeout 500ms "$@"
+      supervised "$fault" "$cox" --keep in-place --timeout "$timeout" "$@"
       has "$fault" "failures after which training continued: 1"
       starts_are "$fault" "empty whole:12"
       same whole "$fault"
