@@ -23,8 +23,8 @@ namespace train {
 template <class Backend>
 class KeptTensors {
  public:
-  /// The memory of the set must be open: see KeptRun. The tensors are those of the last commit if there was one, with
-  /// load().
+  /// The memory of the set must be open: see KeptRun. Call load() to continue from its contents; else the tensors are
+  /// undefined until clear().
   KeptTensors(cox::KeptSet& set, const Device<Backend>& device, KeptLayout layout);
 
   [[nodiscard]] std::vector<cox::Handle> parameters() const { return tensors(KeptLayout::Parameters); }
