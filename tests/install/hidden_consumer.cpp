@@ -45,12 +45,13 @@ void check_task() {
     });
   });
   const auto nested = cox::InlineDeviceHandle<Service>::get({.type = 0, .index = 1});
+  int ran = 0;
   nested.submit_blocking([&](Service&) {
-    int ran = 0;
     nested.submit([&](Service&) { ++ran; });
     check(ran == 0, "a task of an inline device is queued behind the running one");
     check(cox::HeldNode::any_held(), "a task holds up its inline device");
   });
+  check(ran == 1, "the queued task has run when the running one has ended");
 }
 
 // The clock of the lanes: prepare_platform() in the library selects it, the consumer's pushes read it.

@@ -14,6 +14,7 @@
 #include <memory>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 namespace cox::detail {
 namespace {
@@ -119,7 +120,7 @@ FoundNvrtc open_nvrtc(const std::vector<std::string>& files, const std::string& 
   auto nvrtc = std::make_unique<Nvrtc>();
   std::string wrong = load(library, *nvrtc);
   if (!wrong.empty()) return {nullptr, "NVRTC was found, but cannot be used: " + wrong};
-  return {nvrtc.release(), {}};  // never freed, as the library is never closed
+  return {std::move(nvrtc), {}};
 }
 
 const FoundNvrtc& find_nvrtc() {

@@ -3,6 +3,7 @@
 #include <nvrtc.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,8 @@ struct Nvrtc {
 };
 
 struct FoundNvrtc {
-  const Nvrtc* nvrtc = nullptr;  ///< null: there is no NVRTC that we can use
-  std::string error;             ///< one line; empty if there is one
+  std::unique_ptr<const Nvrtc> nvrtc;  ///< null: there is no NVRTC that we can use
+  std::string error;                   ///< one line; empty if there is one
 };
 
 /// Opens the first of these files that can be opened as a library; it stays open until the process ends. `names`: the

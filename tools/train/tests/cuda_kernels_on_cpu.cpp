@@ -123,6 +123,7 @@ const std::map<std::string, std::pair<Call, Call>> kernels{
     ON_CPU_BOTH(elementwise, gelu_backward),
     ON_CPU_BOTH(elementwise, add),
     ON_CPU_BOTH(elementwise, zero),
+    ON_CPU_BOTH(elementwise, copy),
     ON_CPU_BOTH(elementwise, round_elements),
     ON_CPU_BOTH(embedding, embed_forward),
     ON_CPU_BOTH(embedding, embed_backward_tokens),

@@ -110,6 +110,7 @@ class Cases {
           {out(Type::Activation, count), activations(count), {Type::Activation, Role::In, normal(count, 0, 3)}},
           {u32(count)});
       add(KernelId::Zero, label, units, {out(Type::Float, count)}, {u32(count)});
+      add(KernelId::Copy, label, units, {out(Type::Float, count), floats(count)}, {u32(count)});
       add(KernelId::RoundElements, label, units, {out(Type::Activation, count), floats(count)}, {u32(count)},
           [](Buffers& buffers) { buffers[0].values = buffers[1].values; });
     }

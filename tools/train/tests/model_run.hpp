@@ -68,6 +68,7 @@ template <class Backend>
   if (expected != nullptr)
     for (std::size_t i = 0; i < model.gradients().size(); ++i)
       client.write(model.gradients()[i], cox::Bytes::copy_of(expected->gradients[i]));
+  optimizer.clip();
   optimizer.update();
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {
     auto& step = result.steps.emplace_back(client.read_one(model.parameters()[i]).template to_vector<float>());

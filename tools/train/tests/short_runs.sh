@@ -33,4 +33,7 @@ run captured --captured
 run sharded --sharded
 run "captured and sharded" --captured --sharded
 run pipeline --pipeline --untied --micro-batches 2
+run "kept in place" --keep in-place
+run "kept in place, captured and sharded" --keep in-place --captured --sharded
+run "kept in two copies, captured" --keep double --captured
 echo "short runs: ok"

@@ -42,7 +42,7 @@ run_code() {
 has() { # NAME TEXT
   grep -qF -- "$2" "$1.out" || fail "$1 does not print: $2"
 }
-parameters() { grep -E '^(replicas|stage)' "$1.out"; }
+parameters() { grep -E '^(replicas|stage)' "$1.out" | sort -u; } # a process that is killed may have printed them already
 same() { # NAME NAME: equal to the bit
   [[ $(wc -l <"$1.losses") == 30 ]] || fail "$1 has not 30 losses"
   cmp -s "$1.losses" "$2.losses" || fail "the losses of $1 and $2 differ"
@@ -61,6 +61,31 @@ needs() { # COUNT: ends the case if there are fewer devices
     exit 0
   fi
 }
+# How each start of the program has found kept memory, and the step after which it continued: "empty:0 whole:12".
+starts() { # NAME
+  awk '
+    /^kept memory: / { sub(/[:,]$/, "", $3); printf "%s%s", n++ ? " " : "", $3 }
+    /^continues after step / { printf ":%s", $4 }
+  ' "$1.out"
+}
+starts_are() { # NAME STARTS
+  [[ $(starts "$1") == "$2" ]] || fail "$1 has started as \"$(starts "$1")\" instead of \"$2\""
+}
+lacks() { # NAME TEXT
+  if grep -qF -- "$2" "$1.out"; then fail "$1 prints: $2"; fi
+}
+# strikes RUNS FAULT: writes strikes.sh, which runs a program with that fault in the first RUNS runs under `cox run`.
+strikes() {
+  cat >strikes.sh <<END
+if ((COX_RESTART < $1)); then exec "\$@" --fault $2; fi
+exec "\$@"
+END
+}
+# supervised NAME COX ARGUMENT...: a run under `cox run`, which starts the program again after a signal, or when a GPU is lost.
+supervised() {
+  "$2" run --restarts 100000 --backoff 1ms --backoff-max 1ms --on signal -- bash strikes.sh "$program" "${small[@]}" \
+    --losses "$1.losses" "${@:3}" >"$1.out" 2>&1 || fail "$1 ended with exit code $?"
+}
 damage() { # FILE: changes one byte in its middle
   local middle=$(($(stat -c %s "$1") / 2)) byte
   byte=$(od -An -tu1 -j "$middle" -N 1 "$1")
@@ -77,6 +102,8 @@ case $scenario in
     run_code 1 diverges --fault diverge@20
     has diverges "replicas DIFFER"
     run_code 2 unknown --no-such-option
+    run_code 0 help --help
+    if LC_ALL=C grep -q '[^[:print:]]' help.out; then fail "the help has characters that cannot be printed"; fi
     run_code 2 alone --devices "$kind:1" --fault missing@5 --timeout 500ms
     has alone "needs two devices or more"
     run_code 2 alone_random --devices "$kind:1" --fault random@5 --timeout 500ms
@@ -213,6 +240,107 @@ END
       --restarts 1000 >disturbed.out 2>&1 || fail "disturbed ended with exit code $?"
     grep -Eq 'restart|rank [0-9]+ failed' disturbed.out || fail "there was no fault in 30 steps"
     same whole disturbed
+    ;;
+  kept) # COX MODE ARGUMENT...: whatever ends the process, the losses go on from kept memory, bit by bit.
+    cox=$1
+    mode=$2
+    shift 2
+    run whole "$@"
+    run begun "$@" --checkpoint saved --every 5 --stop-after 10
+    kept=(--keep "$mode" --checkpoint saved --every 1000 --resume --timeout 20s "$@")
+    # Without `cox run` the memory ends with the process.
+    run alone "${kept[@]}"
+    starts_are alone "unsupervised:10"
+    same whole alone
+    # In the backward pass: the contents are those of the last update.
+    strikes 1 crash@13
+    supervised crashed "$cox" "${kept[@]}"
+    starts_are crashed "empty:10 whole:12"
+    same whole crashed
+    # In the update: with one copy the contents are torn, and belong to no step.
+    strikes 1 update@13
+    supervised updating "$cox" "${kept[@]}"
+    if [[ $mode == double ]]; then
+      starts_are updating "empty:10 whole:12"
+    else
+      starts_are updating "empty:10 torn:10"
+    fi
+    same whole updating
+    if [[ $kind == cuda ]]; then
+      strikes 1 gpu@13
+      supervised trapped "$cox" "${kept[@]}"
+      starts_are trapped "empty:10 whole:12"
+      same whole trapped
+    fi
+    # At random points: while the program starts, too.
+    mean=30 # milliseconds
+    wanted=10
+    if [[ $kind == cuda ]]; then # opening a GPU takes a second
+      mean=2000
+      wanted=3
+    fi
+    strikes 40 "kill@$mean"
+    kills=0
+    for round in {1..20}; do
+      rm -rf saved
+      supervised killed "$cox" --keep "$mode" --checkpoint saved --every 5 --timeout 20s "$@"
+      same whole killed
+      if [[ $mode == double && $(starts killed) == *whole*torn* ]]; then fail "two copies were torn after a commit"; fi
+      kills=$((kills + $(grep -c 'was ended by signal 9' killed.out || true)))
+      echo "round $round, $kills kills so far: $(starts killed)"
+      ((kills < wanted)) || break
+    done
+    ((kills >= wanted)) || fail "only $kills runs were killed"
+    ;;
+  kept-failures) # COX ARGUMENT...: failures that the process survives.
+    needs 2
+    cox=$1
+    shift
+    run whole "$@"
+    for fault in kernel memory thread shutdown missing; do
+      timeout=20s
+      [[ $fault != missing ]] || timeout=500ms
+      strikes 1 "$fault@13"
+      supervised "$fault" "$cox" --keep in-place --timeout "$timeout" "$@"
+      has "$fault" "failures after which training continued: 1"
+      starts_are "$fault" "empty whole:12"
+      same whole "$fault"
+    done
+    ;;
+  kept-start) # COX: when kept memory is not used.
+    cox=$1
+    run whole
+    # Torn, and there is no checkpoint: from the beginning.
+    strikes 1 update@13
+    supervised torn "$cox" --keep
+    starts_are torn "empty torn:0"
+    same whole torn
+    # Runs that end without an update: the contents may be the reason.
+    run begun --checkpoint saved --every 5 --stop-after 10
+    strikes 3 crash@13
+    supervised suspect "$cox" --keep in-place --checkpoint saved --every 1000 --resume
+    starts_are suspect "empty:10 whole:12 whole:12 suspect:10"
+    same whole suspect
+    # What the command line describes is not what is held.
+    cat >strikes.sh <<'END'
+if ((COX_RESTART == 0)); then exec "$@" --fault crash@13; fi
+exec "$@" --seed 2
+END
+    if (supervised other "$cox" --keep in-place) >/dev/null; then fail "another run has taken the memory"; fi
+    has other "is held with schema"
+    # Without an option the program keeps nothing.
+    strikes 1 crash@13
+    supervised none "$cox"
+    lacks none "kept memory"
+    run_code 2 unknown --keep thrice
+    run_code 2 without --fault update@3
+    ((available >= 2)) || exit 0
+    # Nothing but an update writes the parameters.
+    strikes 1 diverge@13
+    supervised refused "$cox" --keep in-place
+    has refused "outside of an update"
+    starts_are refused "empty whole:12"
+    same whole refused
     ;;
   report) # One page without references to other files.
     if [[ ! -r /usr/share/javascript/dygraphs/dygraph.min.js ]]; then

@@ -4,11 +4,16 @@
 #include <checkpoint/checkpoint_writer.hpp>
 #include <data/text.hpp>
 #include <engine/fault.hpp>
+#include <engine/kept_layout.hpp>
 #include <engine/options.hpp>
+#include <engine/rendezvous.hpp>
 
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/kept/kept_set.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 
 namespace train {
 
@@ -17,10 +22,17 @@ struct Job {
   const Options& options;
   const Text& text;
   const cox::CommunicationId& ranks;
-  const Checkpoint* start;   ///< null: from the beginning
-  CheckpointWriter* writer;  ///< null: no checkpoints
   Fault& fault;
-  FailureSignal& failure;
+  Rendezvous& rendezvous;
+  CheckpointWriter* writer = nullptr;  ///< null: no checkpoints
+  cox::KeptSet* kept = nullptr;        ///< null: the state ends with the process
+  // Where the attempt begins; neither: at the first step.
+  const Checkpoint* start = nullptr;
+  std::optional<std::uint64_t> kept_step = std::nullopt;  ///< after this step, with the contents of `kept`
+
+  [[nodiscard]] std::size_t first_step() const {
+    return 1 + (kept_step ? *kept_step : start != nullptr ? start->step : 0);
+  }
 
   [[nodiscard]] bool pipeline() const { return options.layout == Layout::Pipeline; }
   /// Number of copies of the model.
@@ -30,6 +42,11 @@ struct Job {
   /// The part of the model that a rank computes.
   [[nodiscard]] Stage stage_of_rank(std::size_t rank) const {
     return pipeline() ? stage_of(options.shape, rank, ranks.world_size()) : stage_of(options.shape, 0, 1);
+  }
+  /// The state of a rank.
+  [[nodiscard]] KeptLayout kept_layout(std::size_t rank) const {
+    return {ParameterList(options.shape, stage_of_rank(rank)),
+            options.layout == Layout::Sharded ? ranks.world_size() : 1, options.steps};
   }
 };
 

@@ -25,26 +25,34 @@ std::vector<GradientBlock> blocks_or(std::vector<GradientBlock> blocks, const st
   return blocks;
 }
 
+template <class Backend>
+Moments zero_moments(const Device<Backend>& device, const std::vector<Slice>& slices) {
+  Moments moments;
+  device.client().memory_persistent_allocation([&] {
+    for (const Slice& slice : slices) {
+      moments.first.push_back(device.client().create(cox::Bytes::zeroed(slice.elements * sizeof(float))));
+      moments.second.push_back(device.client().create(cox::Bytes::zeroed(slice.elements * sizeof(float))));
+    }
+  });
+  return moments;
+}
+
 }  // namespace
 
 template <class Backend>
 Optimizer<Backend>::Optimizer(Device<Backend> device, std::vector<Slice> slices, const OptimizerOptions& options,
-                              std::optional<cox::CommunicationId> norm_ranks, std::vector<GradientBlock> blocks)
+                              std::optional<cox::CommunicationId> norm_ranks, std::vector<GradientBlock> blocks,
+                              std::optional<Moments> moments)
     : device_(std::move(device)),
       slices_(std::move(slices)),
       blocks_(blocks_or(std::move(blocks), slices_)),
       options_(options),
       norm_ranks_(std::move(norm_ranks)),
+      moments_(moments ? std::move(*moments) : zero_moments(device_, slices_)),
       squares_(device_.floats(square_count(blocks_))),
       square_norm_(device_.floats(1)),
       factor_(device_.floats(1)),
       schedule_(device_.floats(3)) {
-  device_.client().memory_persistent_allocation([&] {
-    for (const Slice& slice : slices_) {
-      first_.push_back(device_.client().create(cox::Bytes::zeroed(slice.elements * sizeof(float))));
-      second_.push_back(device_.client().create(cox::Bytes::zeroed(slice.elements * sizeof(float))));
-    }
-  });
   const std::size_t count = square_count(blocks_);
   std::size_t first = 0;
   for (const GradientBlock& block : blocks_) {
@@ -65,17 +73,21 @@ void Optimizer<Backend>::set_step(std::size_t step, std::size_t steps) {
 }
 
 template <class Backend>
-void Optimizer<Backend>::update() {
+void Optimizer<Backend>::clip() {
   for (std::size_t i = 0; i < blocks_.size(); ++i)
     device_.launch(KernelId::SquareSum, {.columns = blocks_[i].elements},
                    Launch().out(square_[i]).in(blocks_[i].memory).size(blocks_[i].elements));
   device_.launch(KernelId::Total, {}, Launch().out(square_norm_).in(squares_).size(square_count(blocks_)));
   if (norm_ranks_) device_.client().all_reduce(square_norm_, square_norm_, cox::ElementType::F32, *norm_ranks_);
   device_.launch(KernelId::ClipFactor, {}, Launch().out(factor_).in(square_norm_).number(options_.clip));
+}
+
+template <class Backend>
+void Optimizer<Backend>::update() {
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     const Slice& slice = slices_[i];
     Launch arguments;
-    std::move(arguments).inout(slice.parameter).inout(first_[i]).inout(second_[i]);
+    std::move(arguments).inout(slice.parameter).inout(moments_.first[i]).inout(moments_.second[i]);
     if (slice.copy) std::move(arguments).out(*slice.copy);
     std::move(arguments)
         .in(slice.gradient)

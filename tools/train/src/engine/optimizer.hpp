@@ -28,23 +28,30 @@ struct GradientBlock {
   std::size_t elements = 0;  ///< what is between gradients is zero
 };
 
+/// The first and second moments of each slice.
+struct Moments {
+  std::vector<cox::Handle> first;
+  std::vector<cox::Handle> second;
+};
+
 /// AdamW with clipping by the norm of all gradients. All calls queue work and return.
 template <class Backend>
 class Optimizer {
  public:
-  /// The moments begin with zeros. `norm_ranks`: the devices whose slices together are the model, if this device has
-  /// only some of them; the norm is then summed over these devices. `blocks`: where the gradients of all slices are; by
-  /// default each is a block. Fewer blocks are fewer kernels.
+  /// `norm_ranks`: the devices whose slices together are the model, if this device has only some of them; the norm is
+  /// then summed over these devices. `blocks`: where the gradients of all slices are; by default each is a block. Fewer
+  /// blocks are fewer kernels. `moments`: their memory, which is not changed here; none: new memory with zeros.
   Optimizer(Device<Backend> device, std::vector<Slice> slices, const OptimizerOptions& options,
-            std::optional<cox::CommunicationId> norm_ranks, std::vector<GradientBlock> blocks = {});
+            std::optional<cox::CommunicationId> norm_ranks, std::vector<GradientBlock> blocks = {},
+            std::optional<Moments> moments = std::nullopt);
 
-  /// The first and second moments of each slice.
-  [[nodiscard]] const std::vector<cox::Handle>& first_moments() const { return first_; }
-  [[nodiscard]] const std::vector<cox::Handle>& second_moments() const { return second_; }
+  [[nodiscard]] const Moments& moments() const { return moments_; }
 
   /// Uploads what depends on the step, counted from 1. Not part of a captured step.
   void set_step(std::size_t step, std::size_t steps);
-  /// Updates the parameters from the gradients. Can be captured.
+  /// Computes the factor that limits the norm of the gradients. Can be captured.
+  void clip();
+  /// Updates the parameters and the moments from the gradients, after clip(). Can be captured.
   void update();
 
  private:
@@ -53,8 +60,7 @@ class Optimizer {
   std::vector<GradientBlock> blocks_;
   OptimizerOptions options_;
   std::optional<cox::CommunicationId> norm_ranks_;
-  std::vector<cox::Handle> first_;
-  std::vector<cox::Handle> second_;
+  Moments moments_;
   cox::Handle squares_;              // of each block, sums of the squares of its elements
   std::vector<cox::Handle> square_;  // views of squares_
   cox::Handle square_norm_;

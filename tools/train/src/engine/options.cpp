@@ -40,7 +40,8 @@ std::pair<FaultKind, std::size_t> parse_fault(const std::string& text) {
   static const std::map<std::string, FaultKind> kinds{
       {"kernel", FaultKind::Kernel},     {"memory", FaultKind::Memory},   {"thread", FaultKind::Thread},
       {"shutdown", FaultKind::Shutdown}, {"missing", FaultKind::Missing}, {"crash", FaultKind::Crash},
-      {"random", FaultKind::Random},     {"diverge", FaultKind::Diverge}, {"gpu", FaultKind::Gpu}};
+      {"random", FaultKind::Random},     {"diverge", FaultKind::Diverge}, {"gpu", FaultKind::Gpu},
+      {"update", FaultKind::Update},     {"kill", FaultKind::Kill}};
   const std::size_t at = text.find('@');
   const auto kind = kinds.find(text.substr(0, at));
   if (at == std::string::npos || kind == kinds.end())
@@ -65,6 +66,7 @@ void check(const Options& options) {
   if (options.fault == FaultKind::Gpu && options.device_type == host_type) refuse("--fault gpu needs GPUs");
   if ((options.fault == FaultKind::Missing || options.fault == FaultKind::Random) && options.devices < 2)
     refuse("this --fault needs two devices or more: a rank that is missing waits until another one fails");
+  if (options.fault == FaultKind::Update && options.keep == Keep::No) refuse("--fault update needs --keep");
   if (options.resume && options.checkpoints.empty()) refuse("--resume needs --checkpoint");
   if ((options.fault == FaultKind::Missing || options.fault == FaultKind::Random) && options.timeout.empty())
     refuse("this --fault needs --timeout: the other ranks wait that long for one that is missing");
@@ -91,7 +93,7 @@ Options parse_options(int argc, const char* const* argv) {
   app.add_option("--type", options.precision, "Type of activations: fp32 or bf16 (GPUs only)")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Precision>{{"fp32", Precision::Float32}, {"bf16", Precision::Bfloat16}}))
-      ->default_str("fp32");
+      ->option_text("fp32|bf16=fp32");
   app.add_option("--steps", options.steps, "Optimizer steps")->check(count);
   app.add_option("--text", options.text, "File to learn")->check(CLI::ExistingFile);
   app.add_option("--seed", options.seed, "Of initial values and samples");
@@ -139,8 +141,19 @@ Options parse_options(int argc, const char* const* argv) {
       ->group("Checkpoints and failures");
   app.add_option("--restarts", options.restarts, "Failures after which training continues from a checkpoint")
       ->group("Checkpoints and failures");
+  app.add_option(
+         "--keep", options.keep,
+         "The state outlives the process under cox run: in-place (one copy, which is torn if the process ends in "
+         "an update; the default of this option) or double (two copies)")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, Keep>{{"in-place", Keep::InPlace}, {"double", Keep::Double}}))
+      ->expected(0, 1)
+      ->default_str("in-place")
+      ->option_text("[in-place|double]")
+      ->group("Checkpoints and failures");
   app.add_option("--fault", fault,
-                 "For tests: kernel, memory, thread, shutdown, missing, crash, gpu, diverge or random, @, and the step")
+                 "For tests: kernel, memory, thread, shutdown, missing, crash, gpu, diverge, update or random, @, and "
+                 "the step; kill@TIME in milliseconds")
       ->group("Checkpoints and failures");
 
   app.add_option("--log-every", options.log_every, "Steps from one progress line to the next; 0: none")

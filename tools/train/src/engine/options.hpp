@@ -31,6 +31,13 @@ enum class Layout : std::uint8_t {
 /// gradients and all sums are floats.
 enum class Precision : std::uint8_t { Float32, Bfloat16 };
 
+/// What outlives the process under `cox run`.
+enum class Keep : std::uint8_t {
+  No,
+  InPlace,  ///< the state: an update works on it, and is torn if the process ends meanwhile
+  Double,   ///< two copies of the state, into which each update is copied in turn
+};
+
 /// What goes wrong in a test.
 enum class FaultKind : std::uint8_t {
   None,
@@ -43,6 +50,8 @@ enum class FaultKind : std::uint8_t {
   Random,    ///< any of the above, again and again
   Gpu,       ///< a kernel traps: the GPU is lost
   Diverge,   ///< the parameters of a replica change; no error, but the end of the training finds it
+  Update,    ///< the process is killed between the update of kept memory and its commit
+  Kill,      ///< the process is killed at a random time
 };
 
 struct Options {
@@ -68,8 +77,10 @@ struct Options {
   std::size_t stop_after = 0;  ///< step; 0: do not stop before the last step
   std::size_t restarts = 3;    ///< after failures, in this process
 
+  Keep keep = Keep::No;
+
   FaultKind fault = FaultKind::None;  ///< for tests
-  std::size_t fault_step = 0;         ///< for Random: mean number of steps between faults
+  std::size_t fault_step = 0;         ///< Random: mean number of steps between faults. Kill: mean time, milliseconds
   std::string timeout;                ///< of collectives, as the setting collectives.timeout; empty: unchanged
 
   std::size_t log_every = 10;  ///< steps; 0: no progress lines

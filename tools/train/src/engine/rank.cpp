@@ -47,10 +47,9 @@ Rank<Backend>::Rank(const Job& job, Client client)
 template <class Backend>
 RankResult Rank<Backend>::run() {
   restore();
-  const std::size_t first = job_.start == nullptr ? 1 : job_.start->step + 1;
   const std::size_t stop = job_.options.stop_after;
   const std::size_t last = stop == 0 ? job_.options.steps : std::min(stop, job_.options.steps);
-  for (std::size_t step = first; step <= last; ++step) {
+  for (std::size_t step = job_.first_step(); step <= last; ++step) {
     const float loss = traced() ? train_traced(step) : train(step);
     if (progress_.due(step)) progress_.line(step, loss, client_.memory_usage());
     if (job_.writer != nullptr && step % job_.options.checkpoint_every == 0) save(step);
@@ -62,30 +61,52 @@ RankResult Rank<Backend>::run() {
   return std::move(result_);
 }
 
-// Uploads the initial values, or those of the checkpoint.
+// What kept memory has is used as it is. Else the state is written, which is an update of kept memory.
 template <class Backend>
 void Rank<Backend>::restore() {
+  KeptTensors<Backend>* const kept = step_.kept();
+  if (job_.kept_step) {
+    kept->load();
+    if (rank_ == 0) result_.losses = kept->losses(*job_.kept_step);
+  } else {
+    if (rank_ == 0 && job_.start != nullptr) result_.losses = job_.start->losses;
+    if (kept != nullptr) {
+      kept->begin_update();
+      kept->clear();
+      if (job_.start != nullptr) kept->set_losses(job_.start->losses);
+    }
+    set_state();
+    if (kept != nullptr) {
+      kept->store();
+      kept->commit(job_.first_step() - 1);
+    }
+  }
+  for (std::size_t i = 0; i < step_.model().list().size(); ++i) step_.model().round(i);
+}
+
+// Uploads the initial values, or those of the checkpoint.
+template <class Backend>
+void Rank<Backend>::set_state() {
   if (job_.start == nullptr) {
-    Model<Backend>& model = step_.model();
+    const Model<Backend>& model = step_.model();
     for (std::size_t i = 0; i < model.list().size(); ++i)
-      model.set_parameter(i, cox::Bytes::from_vector(initial_values(model.list()[i], job_.options.seed)));
+      client_.write(model.parameters()[i], cox::Bytes::from_vector(initial_values(model.list()[i], job_.options.seed)));
     return;
   }
-  if (rank_ == 0) result_.losses = job_.start->losses;
   for (const State& tensor : state()) {
     const auto found = job_.start->tensors.find(tensor.name);
     if (found == job_.start->tensors.end()) throw std::runtime_error("the checkpoint has no " + tensor.name);
     client_.write(tensor.memory, found->second.share());
   }
-  for (std::size_t i = 0; i < step_.model().list().size(); ++i) step_.model().round(i);
 }
 
 // Returns the loss.
 template <class Backend>
 float Rank<Backend>::train(std::size_t step) {
   const auto begin = Clock::now();
-  auto& queued = queued_.emplace(step_.queue(step, job_.fault.take(step, rank_, job_.ranks.world_size())));
-  // All work of the step is queued; from here on this thread waits.
+  const FaultKind fault = job_.fault.take(step, rank_, job_.ranks.world_size());
+  auto& queued = queued_.emplace(step_.queue(step, fault));
+  // All work of the step is queued, but for an update of kept memory; from here on this thread waits.
   StepTimes times;
   if (queued.computed && queued.exchanged) {
     static_cast<void>(std::exchange(queued.computed, {})->get());
@@ -94,8 +115,16 @@ float Rank<Backend>::train(std::size_t step) {
     times.not_hidden = Clock::now() - computed;
     times.measured = true;
   }
+  if (queued.ready) {
+    // If one rank has failed, no rank updates its state.
+    std::exchange(queued.ready, {})->get();
+    job_.rendezvous.meet();
+    step_.queue_update(queued, step, fault);
+  }
   float loss = 0;
   std::memcpy(&loss, std::exchange(queued.loss, {})->get().front().span().data(), sizeof(loss));
+  // A failure in the next step on one rank must not end the update of another one.
+  if (step_.kept() != nullptr) job_.rendezvous.meet();
   times.step = Clock::now() - begin;
   progress_.add(times);
   if (rank_ == 0) {
@@ -119,6 +148,7 @@ void Rank<Backend>::end_step() noexcept {
   };
   take(queued_->computed);
   take(queued_->exchanged);
+  take(queued_->ready);
   take(queued_->loss);
   queued_.reset();
 }
@@ -192,8 +222,8 @@ std::vector<typename Rank<Backend>::State> Rank<Backend>::state() const {
   for (std::size_t i = 0; i < model.list().size(); ++i) {
     const std::string& name = model.list()[i].name;
     tensors.push_back({name, model.parameters()[i], first});
-    tensors.push_back({name + ".first_moment" + suffix, optimizer.first_moments()[i], first || sharded});
-    tensors.push_back({name + ".second_moment" + suffix, optimizer.second_moments()[i], first || sharded});
+    tensors.push_back({name + ".first_moment" + suffix, optimizer.moments().first[i], first || sharded});
+    tensors.push_back({name + ".second_moment" + suffix, optimizer.moments().second[i], first || sharded});
   }
   return tensors;
 }

@@ -51,6 +51,7 @@ class Rank {
   };
 
   void restore();
+  void set_state();
   float train(std::size_t step);
   [[nodiscard]] bool traced() const;
   float train_traced(std::size_t step);

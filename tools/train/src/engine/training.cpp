@@ -1,10 +1,12 @@
 #include <engine/backends.hpp>
 #include <engine/devices.hpp>
 #include <engine/failure.hpp>
+#include <engine/kept_run.hpp>
 #include <engine/rank.hpp>
 #include <engine/training.hpp>
 
 #include <coxswain/device_handle/base/error.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 
@@ -33,7 +35,7 @@ std::vector<cox::CommunicationId> communicators(const Options& options, const co
   return all;
 }
 
-/// Ranks that run at the same time, from a checkpoint to the last step or to a failure.
+/// Ranks that run at the same time, from where the job begins to the last step or to a failure.
 template <class Backend>
 class Attempt {
  public:
@@ -62,7 +64,7 @@ class Attempt {
     } catch (...) {
       errors_[i] = std::current_exception();
       if (client) ignore_failure([&] { leave(*client, job_, errors_[i], rank); });
-      job_.failure.raise();
+      job_.rendezvous.fail();
     }
   }
 
@@ -147,6 +149,25 @@ bool can_continue(const Options& options) {
   return true;
 }
 
+void require_new_run(const Options& options, bool continues) {
+  if (!continues && !options.checkpoints.empty() && has_checkpoints(options.checkpoints))
+    throw std::runtime_error(options.checkpoints.string() + " has checkpoints: continue with --resume, or remove them");
+}
+
+// Begins with the contents of kept memory, if they can be used.
+template <class Client>
+void open_kept(KeptRun& kept, Job& job) {
+  kept.open<Client>();
+  job.kept = &kept.set();
+  job.kept_step = kept.step();
+  std::printf("kept memory: %s\n", kept.to_string().c_str());
+}
+
+// Failures are a property of handles, and kept memory is opened again only when no work uses it: so devices end, too.
+void close(const cox::CommunicationId& ranks) {
+  for (const cox::DeviceId device : ranks.devices()) cox::shutdown(device);
+}
+
 template <class Backend>
 Outcome run_on(const Options& options, const Text& text, std::uint64_t text_checksum) {
   const cox::CommunicationId ranks = devices_of(options);
@@ -154,18 +175,24 @@ Outcome run_on(const Options& options, const Text& text, std::uint64_t text_chec
   const std::size_t parts = options.layout == Layout::Replicated ? 1 : ranks.world_size();
   Fault fault(options.fault, options.fault_step, std::random_device()());
   Outcome outcome;
-  bool from_checkpoint = options.resume;
-  if (!from_checkpoint && !options.checkpoints.empty() && has_checkpoints(options.checkpoints))
-    throw std::runtime_error(options.checkpoints.string() + " has checkpoints: continue with --resume, or remove them");
+  if (options.fault == FaultKind::Kill) kill_at_random(std::chrono::milliseconds(options.fault_step));
+  bool continues = options.resume;
   while (true) {
-    std::optional<Checkpoint> start;
-    if (from_checkpoint && !options.checkpoints.empty()) start = newest_checkpoint(options.checkpoints, print);
-    if (from_checkpoint)
-      std::printf("continues after step %llu\n", start ? static_cast<unsigned long long>(start->step) : 0ULL);
+    Rendezvous rendezvous(ranks.world_size());
+    Job job{options, text, ranks, fault, rendezvous};
+    std::optional<KeptRun> kept;
+    if (options.keep != Keep::No) {
+      open_kept<typename Backend::Client>(kept.emplace(job, print), job);
+      continues = continues || kept->is_used();
+    }
+    require_new_run(options, continues);
+    std::optional<Checkpoint> checkpoint;
+    if (continues && !job.kept_step && !options.checkpoints.empty())
+      checkpoint = newest_checkpoint(options.checkpoints, print);
+    if (checkpoint) job.start = &*checkpoint;
+    if (continues) std::printf("continues after step %zu\n", job.first_step() - 1);
     std::optional<CheckpointWriter> writer;
-    if (!options.checkpoints.empty()) writer.emplace(options.checkpoints, print, parts);
-    FailureSignal failure;
-    const Job job{options, text, ranks, start ? &*start : nullptr, writer ? &*writer : nullptr, fault, failure};
+    if (!options.checkpoints.empty()) job.writer = &writer.emplace(options.checkpoints, print, parts);
     Attempt<Backend> attempt(job);
     const bool completed = attempt.run();
     if (writer) {
@@ -181,7 +208,9 @@ Outcome run_on(const Options& options, const Text& text, std::uint64_t text_chec
     if (outcome.restarts == options.restarts || !can_continue(options)) return outcome;
     ++outcome.restarts;
     fault.next_attempt();
-    from_checkpoint = true;
+    continues = true;
+    if (kept) close(ranks);
+    kept.reset();
     reopen<typename Backend::Client>(options, ranks);
   }
 }

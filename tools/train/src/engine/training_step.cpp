@@ -8,18 +8,29 @@
 
 namespace train {
 
+namespace {
+
+template <class Backend>
+std::optional<KeptTensors<Backend>> kept_tensors(const Job& job, const Device<Backend>& device, std::size_t rank) {
+  if (job.kept == nullptr) return std::nullopt;
+  return std::optional<KeptTensors<Backend>>(std::in_place, *job.kept, device, job.kept_layout(rank));
+}
+
+}  // namespace
+
 template <class Backend>
 TrainingStep<Backend>::TrainingStep(const Job& job, const Device<Backend>& device, std::size_t rank)
     : job_(job),
       device_(device),
       client_(device.client()),
       rank_(rank),
+      kept_(kept_tensors(job, device_, rank)),
       model_(device_, job.options.shape, job.stage_of_rank(rank), job.options.batch, job.options.micro_batches,
-             job.pipeline() ? job.options.micro_batches : 1),
+             job.pipeline() ? job.options.micro_batches : 1, kept_ ? kept_->parameters() : std::vector<cox::Handle>()),
       exchange_(make_gradient_exchange(device_, model_, job.ranks, job.options)),
       optimizer_(device_, exchange_->slices(), job.options.optimizer,
                  job.options.layout == Layout::Replicated ? std::nullopt : std::optional(job.ranks),
-                 exchange_->blocks()),
+                 exchange_->blocks(), kept_ ? std::optional(kept_->moments()) : std::nullopt),
       loss_(device_.floats(1)),
       mean_loss_(device_.floats(1)) {}
 
@@ -37,8 +48,35 @@ typename TrainingStep<Backend>::Queued TrainingStep<Backend>::queue(std::size_t 
   } else {
     replay(fault);
   }
-  queued.loss = client_.read_async(std::vector{mean_loss_});
+  if (kept_) {
+    queued.ready = client_.sync();
+  } else {
+    queued.loss = client_.read_async(std::vector{mean_loss_});
+  }
   return queued;
+}
+
+template <class Backend>
+void TrainingStep<Backend>::queue_update(Queued& queued, std::size_t step, FaultKind fault) {
+  kept_->begin_update();
+  if (!graph_) {  // not captured, or the other graph is still being prepared
+    enqueue_update();
+  } else if (!update_prepared_) {
+    client_.graph_prepare();
+    enqueue_update();
+    update_prepared_ = true;
+  } else {
+    if (!update_graph_) update_graph_ = capture([this] { enqueue_update(); });
+    update_graph_->replay();
+  }
+  kept_->set_loss(step, mean_loss_);
+  kept_->store();
+  if (fault == FaultKind::Update) {
+    client_.sync().get();
+    std::raise(SIGKILL);
+  }
+  kept_->commit(step);
+  queued.loss = client_.read_async(std::vector{mean_loss_});
 }
 
 // What changes from step to step. A captured step reads it from the same memory.
@@ -57,13 +95,17 @@ void TrainingStep<Backend>::upload(std::size_t step) {
 // recorded; from then on each step is a replay.
 template <class Backend>
 void TrainingStep<Backend>::replay(FaultKind fault) {
-  if (!graph_) {
-    client_.graph_start_capture();
-    enqueue(nullptr, FaultKind::None);
-    graph_ = client_.graph_stop_capture();
-  }
+  if (!graph_) graph_ = capture([this] { enqueue(nullptr, FaultKind::None); });
   strike(fault);
   graph_->replay();
+}
+
+template <class Backend>
+template <class F>
+cox::Graph<typename Backend::Client> TrainingStep<Backend>::capture(F&& enqueue) {
+  client_.graph_start_capture();
+  enqueue();
+  return client_.graph_stop_capture();
 }
 
 // `queued`: null in a capture, whose operations have no futures.
@@ -79,6 +121,12 @@ void TrainingStep<Backend>::enqueue(Queued* queued, FaultKind fault) {
   }
   auto exchanged = exchange_->finish(queued == nullptr);
   if (queued != nullptr) queued->exchanged = std::move(exchanged);
+  optimizer_.clip();
+  if (!kept_) enqueue_update();
+}
+
+template <class Backend>
+void TrainingStep<Backend>::enqueue_update() {
   optimizer_.update();
   exchange_->updated();
 }
@@ -141,7 +189,9 @@ void TrainingStep<Backend>::strike(FaultKind fault) {
   const cox::Handle& d_residual = model_.scratch().d_residual;
   switch (fault) {
     case FaultKind::None:
-    case FaultKind::Random: return;
+    case FaultKind::Random:
+    case FaultKind::Update:
+    case FaultKind::Kill: return;
     case FaultKind::Kernel:
       // The gradient of the residual stream is poisoned, and with it all gradients that are computed from it.
       device_.launch(KernelId::Fault, {}, Launch().inout(d_residual));
@@ -155,7 +205,9 @@ void TrainingStep<Backend>::strike(FaultKind fault) {
     case FaultKind::Gpu: device_.launch(KernelId::Trap, {}, Launch().inout(d_residual)); return;
     case FaultKind::Thread: throw std::runtime_error("injected: the client thread failed");
     case FaultKind::Shutdown: cox::shutdown(client_.device_id()); return;
-    case FaultKind::Missing: job_.failure.wait(); throw std::runtime_error("injected: this rank did not come");
+    case FaultKind::Missing:
+      job_.rendezvous.wait_for_failure();
+      throw std::runtime_error("injected: this rank did not come");
     case FaultKind::Crash: std::raise(SIGKILL); return;
     case FaultKind::Diverge:
       model_.set_parameter(0, cox::Bytes::zeroed(model_.list()[0].elements * sizeof(float)));

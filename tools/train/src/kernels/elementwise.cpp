@@ -64,4 +64,11 @@ void zero(const cox::KernelContext& context) {
   std::fill_n(args.out(0, args.size(0)), args.size(0), 0.0F);
 }
 
+// out = x. Buffers: out, x. Scalars: count.
+void copy(const cox::KernelContext& context) {
+  const Arguments args(context);
+  const std::size_t count = args.size(0);
+  std::copy_n(args.in(1, count), count, args.out(0, count));
+}
+
 }  // namespace train::host

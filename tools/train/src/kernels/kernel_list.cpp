@@ -59,6 +59,7 @@ constexpr std::array<KernelSource, kernel_count> sources{{
     {KernelId::GeluBackward, "gelu_backward", 3, host::gelu_backward, {cuda_source::elementwise, 256, 1, 0}},
     {KernelId::Add, "add", 3, host::add, {cuda_source::elementwise, 256, 1, 0}},
     {KernelId::Zero, "zero", 1, host::zero, {cuda_source::elementwise, 256, 1, 0}},
+    {KernelId::Copy, "copy", 2, host::copy, {cuda_source::elementwise, 256, 1, 0}},
     {KernelId::CrossEntropy, "cross_entropy", 3, host::cross_entropy, {cuda_source::loss, 1024, 1, 1}},
     {KernelId::Mean, "mean", 2, host::mean, {cuda_source::loss, 1024, 1, 1}},
     {KernelId::SquareSum, "square_sum", 2, host::square_sum, {cuda_source::optimizer, 256, 1, square_sum_elements}},

@@ -33,6 +33,7 @@ enum class KernelId : std::uint8_t {
   GeluBackward,
   Add,
   Zero,
+  Copy,
   CrossEntropy,
   Mean,
   SquareSum,
@@ -100,6 +101,7 @@ void gelu_forward(const cox::KernelContext& context);
 void gelu_backward(const cox::KernelContext& context);
 void add(const cox::KernelContext& context);
 void zero(const cox::KernelContext& context);
+void copy(const cox::KernelContext& context);
 void cross_entropy(const cox::KernelContext& context);
 void mean(const cox::KernelContext& context);
 void square_sum(const cox::KernelContext& context);

@@ -8,7 +8,7 @@ namespace train {
 
 template <class Backend>
 Model<Backend>::Model(Device<Backend> device, const ModelShape& shape, const Stage& stage, std::size_t samples,
-                      std::size_t batches, std::size_t slots)
+                      std::size_t batches, std::size_t slots, std::vector<cox::Handle> parameters)
     : device_(std::move(device)),
       shape_(shape),
       stage_(stage),
@@ -18,13 +18,15 @@ Model<Backend>::Model(Device<Backend> device, const ModelShape& shape, const Sta
       list_(shape, stage),
       chunks_(device_.row_chunks(rows_)),
       runs_(std::min(rows_, shape.vocabulary)),
+      parameters_(std::move(parameters)),
       scratch_(make_scratch(device_, shape, samples)) {
   // Parameters outlive everything else: in a pool of their own they leave no gaps between activations. Each has an
   // allocation of its own, because the library orders work and tracks failures by allocation.
   device_.client().memory_persistent_allocation([&] {
-    for (const Parameter& parameter : list_.all()) {
-      parameters_.push_back(device_.floats(parameter.elements));
-      weights_.push_back(has_copies() ? device_.activations(parameter.elements) : parameters_.back());
+    const bool has_memory = !parameters_.empty();
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      if (!has_memory) parameters_.push_back(device_.floats(list_[i].elements));
+      weights_.push_back(has_copies() ? device_.activations(list_[i].elements) : parameters_[i]);
     }
   });
   for (std::size_t i = 0; i < batches; ++i)

@@ -26,9 +26,9 @@ class Model {
 
   /// Allocates all memory but that of the gradients. The parameters are undefined until set_parameter() was called for
   /// each. `samples`: of a micro-batch. `batches`: number of micro-batches of a step. `slots`: number of those whose
-  /// activations are kept at the same time.
+  /// activations are kept at the same time. `parameters`: their memory, in the order of list(); none: new memory.
   Model(Device<Backend> device, const ModelShape& shape, const Stage& stage, std::size_t samples, std::size_t batches,
-        std::size_t slots);
+        std::size_t slots, std::vector<cox::Handle> parameters = {});
 
   [[nodiscard]] const ModelShape& shape() const { return shape_; }
   [[nodiscard]] const Stage& stage() const { return stage_; }

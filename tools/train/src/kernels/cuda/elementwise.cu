@@ -85,6 +85,15 @@ KERNEL void zero(float* out, Elements elements) {
   });
 }
 
+// out = x.
+KERNEL void copy(float* out, const float* x, Elements elements) {
+  for_elements(elements.count, [&](Size i, auto vector) {
+    float v[width_of(vector)];
+    vector.load(x + i, v);
+    vector.store(out + i, v);
+  });
+}
+
 // out = x, rounded to the type of activations.
 KERNEL void round_elements(Element* out, const float* x, Elements elements) {
   for_elements(elements.count, [&](Size i, auto vector) {

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Trains on two host devices with --keep under `cox run`, which starts the program again after each kill: one layout and
+# mode after the other, until that many runs were killed. In every second round there are other failures, too. The losses
+# and parameters must be those of an undisturbed run, bit by bit.
+# usage: kept_soak.sh COX-TRAIN COX [KILLS]
+set -euo pipefail
+
+program=$1
+cox=$2
+wanted=${3:-500}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+
+steps=300
+model=(--devices host:2 --steps "$steps" --layers 2 --heads 2 --width 64 --context 32 --batch 4 --log-every 0)
+layouts=("" "--captured" "--sharded" "--captured --sharded" "--pipeline --untied --micro-batches 2"
+  "--captured --pipeline --untied --micro-batches 2" "--micro-batches 2")
+parameters() { grep -E '^(replicas|stage)' "$1" | sort -u; }
+
+fail() {
+  echo "FAILED: $*"
+  tail -n 40 disturbed.out
+  exit 1
+}
+# Adds up how the starts in disturbed.out have found kept memory: "whole 12, torn 1, ".
+declare -A starts=()
+found() { sed -n 's/^kept memory: \([a-z]*\).*/\1/p' disturbed.out; }
+add_starts() {
+  local kind count text=""
+  while read -r count kind; do
+    starts[$kind]=$((${starts[$kind]:-0} + count))
+    text+="$kind $count, "
+  done < <(found | sort | uniq -c)
+  echo "$text"
+}
+
+kills=0
+rounds=0
+begin=$SECONDS
+while ((kills < wanted)); do
+  number=$((rounds % ${#layouts[@]}))
+  read -ra words <<<"${layouts[$number]}"
+  mode=in-place
+  if ((rounds / ${#layouts[@]} % 2 == 1)); then mode=double; fi
+  fault=kill@200
+  if ((rounds % 2 == 1)); then fault=random@12; fi
+  if [[ ! -e whole.$number.losses ]]; then
+    "$program" "${model[@]}" "${words[@]}" --losses "whole.$number.losses" >"whole.$number.out" 2>&1 ||
+      fail "the undisturbed run ended with exit code $?"
+  fi
+  rm -rf saved disturbed.losses
+  "$cox" run --restarts 100000 --backoff 1ms --backoff-max 1ms --on signal -- "$program" "${model[@]}" "${words[@]}" \
+    --keep "$mode" --losses disturbed.losses --checkpoint saved --every 10 --fault "$fault" --timeout 300ms \
+    --restarts 100000 >disturbed.out 2>&1 || fail "the disturbed run ended with exit code $?"
+  what="${layouts[$number]:---replicated} --keep $mode --fault $fault"
+  cmp "whole.$number.losses" disturbed.losses || fail "$what: the losses differ"
+  [[ $(parameters "whole.$number.out") == "$(parameters disturbed.out)" ]] || fail "$what: the parameters differ"
+  if [[ $mode == double && $(found) == *whole*torn* ]]; then fail "$what: two copies were torn after a commit"; fi
+  of_round=$(grep -c 'was ended by signal 9' disturbed.out || true)
+  kills=$((kills + of_round))
+  rounds=$((rounds + 1))
+  add_starts >round
+  echo "round $rounds, $what: $of_round kills, starts: $(<round)losses and parameters equal; $((SECONDS - begin)) s"
+done
+text=""
+for kind in "${!starts[@]}"; do text+="$kind ${starts[$kind]}, "; done
+echo "kept soak: $rounds rounds of $steps steps, $kills kills, starts: ${text}every loss equal to the bit"
