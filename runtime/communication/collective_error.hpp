@@ -22,6 +22,9 @@ class CollectiveError : public Error {
     Aborted,        ///< The communicator was aborted before the operation completed; cause() says why.
     Unsupported,    ///< These devices, or this kind of handle, cannot communicate.
     Backend,        ///< The communication library failed; what() has its error code and text.
+    ProcessGone,    ///< A process of the communicator has ended or left its world; what() names it.
+    ProcessSilent,  ///< A process of the communicator has not answered for longer than world.silence; what() names it.
+    WorldGone,      ///< The process that leads the world has ended or cannot be reached.
   };
 
   CollectiveError(Kind kind, const std::string& what, std::source_location site = std::source_location::current(),

@@ -1,8 +1,10 @@
 #include <coxswain/runtime/communication/communication_id.hpp>
 
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/world_process.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 
 namespace cox {
@@ -16,6 +18,12 @@ namespace {
 
 CommunicationId::CommunicationId(std::span<const DeviceId> devices, Site site)
     : devices_(devices.begin(), devices.end()) {
+  if (const std::uint16_t own = own_process(); own != 0) {
+    const bool all_own = std::ranges::all_of(
+        devices_, [own](const DeviceId device) { return device.process == 0 || device.process == own; });
+    for (DeviceId& device : devices_)
+      device = all_own ? detail::local_name(device, own) : detail::world_name(device, own);
+  }
   std::ranges::sort(devices_);
   if (devices_.empty()) refuse("no device was named", site);
   if (const auto twice = std::ranges::adjacent_find(devices_); twice != devices_.end())
@@ -25,10 +33,19 @@ CommunicationId::CommunicationId(std::span<const DeviceId> devices, Site site)
 }
 
 std::size_t CommunicationId::rank_of(DeviceId device, Site site) const {
-  const auto found = std::ranges::lower_bound(devices_, device);
-  if (found == devices_.end() || *found != device)
+  const DeviceId name = name_of(device);
+  const auto found = std::ranges::lower_bound(devices_, name);
+  if (found == devices_.end() || *found != name)
     throw CollectiveError(CollectiveError::Kind::Validation, device.to_string() + " is not in " + to_string(), site);
   return static_cast<std::size_t>(found - devices_.begin());
+}
+
+bool CommunicationId::contains(DeviceId device) const noexcept {
+  return std::ranges::binary_search(devices_, name_of(device));
+}
+
+DeviceId CommunicationId::name_of(DeviceId device) const noexcept {
+  return spans_processes() ? detail::world_name(device, own_process()) : detail::local_name(device, own_process());
 }
 
 std::vector<CommunicationId> CommunicationId::split(std::span<const int> colours, Site site) const {

@@ -14,6 +14,10 @@ namespace cox {
 /// The set of devices that communicate with each other, which identifies a communicator in the process. The order in
 /// which the devices are given does not matter; two ids are equal if they have the same devices. The rank of a device
 /// is its position in the order of DeviceIds. One device is a valid set: its collectives involve no other device.
+///
+/// If it has devices of other processes of the world, all its devices have their names in the world (DeviceId::process
+/// is not 0), also those of this process, which may be given by either name. A set of devices of this process alone has
+/// their names in the process.
 class CommunicationId {
  public:
   using Site = std::source_location;
@@ -28,8 +32,12 @@ class CommunicationId {
   /// The devices in the order of their ranks.
   [[nodiscard]] std::span<const DeviceId> devices() const noexcept { return devices_; }
   [[nodiscard]] std::size_t world_size() const noexcept { return devices_.size(); }
-  /// Throws CollectiveError Validation if the device is not among them.
+  /// Throws CollectiveError Validation if the device is not among them. A device of this process may be given by either
+  /// name.
   [[nodiscard]] std::size_t rank_of(DeviceId device, Site site = Site::current()) const;
+  [[nodiscard]] bool contains(DeviceId device) const noexcept;
+  /// Whether it has devices of other processes.
+  [[nodiscard]] bool spans_processes() const noexcept { return devices_.front().process != 0; }
   /// "{host:0, host:1}".
   [[nodiscard]] std::string to_string() const;
 
@@ -41,6 +49,8 @@ class CommunicationId {
   friend auto operator<=>(const CommunicationId&, const CommunicationId&) = default;
 
  private:
+  [[nodiscard]] DeviceId name_of(DeviceId device) const noexcept;
+
   std::vector<DeviceId> devices_;
 };
 

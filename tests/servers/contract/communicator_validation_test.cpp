@@ -34,7 +34,8 @@ TEMPLATE_TEST_CASE("Sets of devices that are no communicator are refused", "", C
   COX_REQUIRE_FLEET(TestType, 3);
   TestType fleet(3);
   const auto& devices = fleet.devices();
-  const auto [type, index] = devices[0];
+  const std::uint16_t type = devices[0].type;
+  const std::uint16_t index = devices[0].index;
   const Handle data = to_device(fleet[0], numbers_of(0, 100));
   const auto with = [&](std::vector<DeviceId> set) {
     return [&fleet, &data, set = std::move(set)] { fleet[0].all_reduce(data, data, ElementType::I32, set); };

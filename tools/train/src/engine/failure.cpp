@@ -15,9 +15,9 @@ namespace {
 using cox::to_string;  // of the other kinds
 
 const char* to_string(cox::CollectiveError::Kind kind) {
-  constexpr std::array names{"validation",     "mismatch", "rank_failed", "timeout",
-                             "would_deadlock", "aborted",  "unsupported", "backend"};
-  static_assert(names.size() == static_cast<std::size_t>(cox::CollectiveError::Kind::Backend) + 1);
+  constexpr std::array names{"validation",  "mismatch", "rank_failed",  "timeout",        "would_deadlock", "aborted",
+                             "unsupported", "backend",  "process_gone", "process_silent", "world_gone"};
+  static_assert(names.size() == static_cast<std::size_t>(cox::CollectiveError::Kind::WorldGone) + 1);
   return names[static_cast<std::size_t>(kind)];
 }
 
