@@ -16,6 +16,7 @@ class ConfigError : public Error {
     OutOfRange,  ///< The value has the right type, but is not allowed.
     UnknownKey,  ///< There is no such setting.
     Unreadable,  ///< The settings file cannot be read.
+    Conflict,    ///< Values contradict each other, or one lacks another that it needs.
   };
 
   ConfigError(Kind kind, const std::string& what, std::source_location site = std::source_location::current())

@@ -36,6 +36,10 @@ Nearest nearest_variable(std::string_view name) {
   const bool in_one_section = in_known_section(name);
   Nearest nearest{settings_file_variable, edit_distance(name, settings_file_variable)};
   if (in_one_section) nearest.distance = std::numeric_limits<std::size_t>::max();
+  for (const std::string_view known : world_variables) {
+    const std::size_t distance = edit_distance(name, known);
+    if (distance <= slip_of_the_pen && distance < nearest.distance) nearest = {known, distance};
+  }
   for (const Setting& setting : known_settings()) {
     if (in_one_section && !in_section(name, setting)) continue;
     if (name == variable_section(setting)) return {setting.environment, 0};  // the first setting of the section
@@ -70,6 +74,7 @@ std::vector<detail::GivenSetting> detail::parse_environment(const SettingsEnviro
   std::vector<GivenSetting> given;
   for (const auto& [name, text] : environment) {
     if (!name.starts_with(settings_variable_prefix) || name == settings_file_variable) continue;
+    if (std::ranges::find(world_variables, name) != world_variables.end()) continue;
     const auto settings = known_settings();
     const auto found = std::ranges::find(settings, name, &Setting::environment);
     if (found == settings.end()) {

@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/config/setting_value.hpp>
 
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>
@@ -14,6 +15,10 @@ using SettingsEnvironment = std::map<std::string, std::string>;
 
 /// The variable that names the settings file; it is not a setting itself.
 inline constexpr std::string_view settings_file_variable = "COX_CONFIG";
+/// Variables that describe one process of a world and are set by its launcher; no settings either.
+inline constexpr std::array<std::string_view, 8> world_variables{
+    "COX_WORLD",     "COX_WORLD_PROCESS", "COX_WORLD_PROCESSES", "COX_WORLD_LOCAL_PROCESS", "COX_WORLD_LOCAL_PROCESSES",
+    "COX_WORLD_RUN", "COX_WORLD_RESTART", "COX_WORLD_TOKEN"};
 /// The prefix of the variables of the library. Not every variable with this prefix belongs to it: COX_JOBS is for
 /// tools/dev.
 inline constexpr std::string_view settings_variable_prefix = "COX_";

@@ -189,6 +189,10 @@ TEST_CASE("A variable that can only be meant as a setting and is none is refused
                                                          {"COX_LOG", "COX_LOG_LEVEL"},
                                                          {"COX_LOG_NETWORK", "COX_LOG_MEMORY"},
                                                          {"COX_CONF", "COX_CONFIG"},
+                                                         {"COX_WORLD_PROCES", "COX_WORLD_PROCESS"},
+                                                         {"COX_WORDL", "COX_WORLD"},
+                                                         {"COX_WORLD_TIMEOUTS", "COX_WORLD_TIMEOUT"},
+                                                         {"COX_WORLD_SIZE", "COX_WORLD_SILENCE"},
                                                          {"COX_DEVICE_THREAD_SPINS", "COX_DEVICE_THREAD_SPIN"}})
     CHECK_THAT(refusal(UnknownKey, SettingsEnvironment{{name, "x"}}),
                Catch::Matchers::ContainsSubstring("the nearest is " + nearest));
@@ -197,7 +201,8 @@ TEST_CASE("A variable that can only be meant as a setting and is none is refused
 TEST_CASE("Variables of others pass, also such as begin with COX_") {
   for (const char* name :
        {"COX_JOBS", "COX_BUILD_TESTS", "COX_FETCH_DEPENDENCIES", "COX_SANITIZE", "COX_CONFIG", "COX_FAULT_REPORT",
-        "COX_LAST_FAULT", "COX_RESTART", "COX_HOSTNAME", "COX_LOGIN", "COXSWAIN", "HOST_DEVICES", "cox_host_devices"}) {
+        "COX_LAST_FAULT", "COX_RESTART", "COX_WORLD", "COX_WORLD_PROCESS", "COX_WORLD_TOKEN", "COX_HOSTNAME",
+        "COX_LOGIN", "COXSWAIN", "HOST_DEVICES", "cox_host_devices"}) {
     CAPTURE(name);
     CHECK_NOTHROW(from(std::nullopt, {{name, "?"}}));
   }
