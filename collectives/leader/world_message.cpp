@@ -1,0 +1,351 @@
+#include <coxswain/collectives/leader/world_message.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace cox::detail::world {
+namespace {
+
+using Kind = CollectiveError::Kind;
+
+constexpr std::array<std::byte, 4> magic{std::byte{'C'}, std::byte{'O'}, std::byte{'X'}, std::byte{'W'}};
+
+[[noreturn]] void malformed(const char* what) {
+  throw MalformedMessage(std::string("not a message of a world: ") + what, std::source_location());
+}
+
+std::size_t length_up_to(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return text.size();
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0U) == 0x80U) --most;
+  return most;
+}
+
+// Writer and Reader have the same functions, so that the members of each message are listed once, in code() below.
+
+class Writer {
+ public:
+  template <std::unsigned_integral T>
+  void number(T value) {
+    for (std::size_t i = 0; i < sizeof(T); ++i)
+      frame_.push_back(static_cast<std::byte>(std::uint64_t{value} >> (8 * i)));
+  }
+  void kind(Kind value) { number(static_cast<std::uint8_t>(value)); }
+  void timeout(std::chrono::milliseconds value) {
+    number(static_cast<std::uint64_t>(std::clamp(value, std::chrono::milliseconds(0), max_timeout).count()));
+  }
+  template <std::size_t size>
+  void fixed(const std::array<std::byte, size>& value) {
+    frame_.insert(frame_.end(), value.begin(), value.end());
+  }
+  void text(std::string_view value, std::size_t most) {
+    value = value.substr(0, length_up_to(value, most));
+    bytes(std::as_bytes(std::span(value)));
+  }
+  void bytes(std::span<const std::byte> value, std::size_t most = max_frame) {
+    if (value.size() > most) malformed("a fingerprint is too long");
+    number(static_cast<std::uint32_t>(value.size()));
+    frame_.insert(frame_.end(), value.begin(), value.end());
+  }
+  template <class T, class CodeElement>
+  void list(const std::vector<T>& values, std::size_t most, std::size_t /*least_bytes*/, const CodeElement& element) {
+    if (values.size() > most) malformed("a list is too long");
+    number(static_cast<std::uint32_t>(values.size()));
+    for (const T& value : values) element(*this, value);
+  }
+  [[nodiscard]] std::vector<std::byte> take() {
+    if (frame_.size() > max_frame) malformed("it has more than 1 MiB");
+    return std::move(frame_);
+  }
+
+ private:
+  std::vector<std::byte> frame_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> frame) : rest_(frame) {}
+
+  template <std::unsigned_integral T>
+  void number(T& value) {
+    value = 0;
+    const auto part = next(sizeof(T));
+    for (std::size_t i = 0; i < sizeof(T); ++i)
+      value = static_cast<T>(value | static_cast<T>(std::to_integer<T>(part[i]) << (8 * i)));
+  }
+  void kind(Kind& value) {
+    std::uint8_t coded = 0;
+    number(coded);
+    if (coded > static_cast<std::uint8_t>(Kind::WorldGone)) malformed("an unknown kind of error");
+    value = static_cast<Kind>(coded);
+  }
+  void timeout(std::chrono::milliseconds& value) {
+    std::uint64_t count = 0;
+    number(count);
+    if (count > static_cast<std::uint64_t>(max_timeout.count())) malformed("a timeout is too long");
+    value = std::chrono::milliseconds(count);
+  }
+  template <std::size_t size>
+  void fixed(std::array<std::byte, size>& value) {
+    std::ranges::copy(next(size), value.begin());
+  }
+  void text(std::string& value, std::size_t most) {
+    const auto part = next(length(most, 1));
+    value.resize(part.size());
+    std::ranges::transform(part, value.begin(), [](std::byte byte) { return static_cast<char>(byte); });
+  }
+  void bytes(std::vector<std::byte>& value, std::size_t most) {
+    const auto part = next(length(most, 1));
+    value.assign(part.begin(), part.end());
+  }
+  template <class T, class CodeElement>
+  void list(std::vector<T>& values, std::size_t most, std::size_t least_bytes, const CodeElement& element) {
+    values.resize(length(most, least_bytes));
+    for (T& value : values) element(*this, value);
+  }
+  /// Skips the rest of the frame.
+  void skip() noexcept { rest_ = {}; }
+  void require_end() const {
+    if (!rest_.empty()) malformed("it is longer than its members");
+  }
+
+ private:
+  std::span<const std::byte> next(std::size_t count) {
+    if (count > rest_.size()) malformed("it ends within a member");
+    const auto part = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return part;
+  }
+  // Number of elements of what follows, each of which takes at least so many bytes.
+  std::size_t length(std::size_t most, std::size_t least_bytes) {
+    std::uint32_t count = 0;
+    number(count);
+    if (count > most || count > rest_.size() / least_bytes) malformed("a length is too large");
+    return count;
+  }
+
+  std::span<const std::byte> rest_;
+};
+
+template <class T, class Message>
+concept Is = std::same_as<std::remove_const_t<T>, Message>;
+
+constexpr auto code_device = [](auto& coder, auto& device) {
+  coder.number(device.type);
+  coder.number(device.index);
+  coder.number(device.process);
+};
+constexpr std::size_t device_bytes = 6;
+
+template <class Coder>
+void code_devices(Coder& coder, auto& devices) {
+  coder.list(devices, max_devices, device_bytes, code_device);
+}
+
+template <class Coder, Is<Direction> M>
+void code(Coder& coder, M& direction) {
+  coder.number(direction.from);
+  coder.number(direction.to);
+  if ((direction.from == all_ranks) != (direction.to == all_ranks)) malformed("a direction has one rank");
+}
+template <class Coder, Is<OperationName> M>
+void code(Coder& coder, M& name) {
+  coder.number(name.number);
+  coder.number(name.operation);
+}
+template <class Coder, Is<SequenceEnd> M>
+void code(Coder& coder, M& end) {
+  code(coder, end.direction);
+  coder.number(end.from);
+}
+template <class Coder, Is<ProcessFacts> M>
+void code(Coder& coder, M& facts) {
+  coder.text(facts.host, max_name);
+  coder.number(facts.pid);
+  coder.number(facts.restart);
+  coder.text(facts.versions, max_name);
+  coder.text(facts.data_address, max_name);
+  coder.number(facts.data_port);
+  code_devices(coder, facts.devices);
+}
+constexpr std::size_t facts_bytes = 30;  // with empty texts and no devices
+
+template <class Coder, Is<Hello> M>
+void code(Coder& coder, M& message) {
+  std::array<std::byte, 4> begin = magic;
+  coder.fixed(begin);
+  if (begin != magic) malformed("another program's");
+  coder.number(message.protocol);
+  if constexpr (std::same_as<Coder, Reader>)
+    if (message.protocol != protocol_version) return coder.skip();
+  coder.fixed(message.token);
+  coder.text(message.library, max_name);
+  coder.text(message.run, max_name);
+  coder.number(message.process);
+  coder.number(message.processes);
+  code(coder, message.facts);
+}
+template <class Coder, Is<Rejected> M>
+void code(Coder& coder, M& message) {
+  coder.text(message.text, max_text);
+}
+template <class Coder, Is<Welcome> M>
+void code(Coder& coder, M& message) {
+  coder.list(message.processes, max_processes, facts_bytes, [](auto& c, auto& facts) { code(c, facts); });
+}
+template <class Coder, Is<Heartbeat> M>
+void code(Coder&, M&) {}
+template <class Coder, Is<Bye> M>
+void code(Coder& coder, M& message) {
+  coder.text(message.text, max_text);
+}
+template <class Coder, Is<Open> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.number);
+  code_devices(coder, message.devices);
+  coder.number(message.epoch);
+  code(coder, message.direction);
+  coder.timeout(message.timeout);
+}
+template <class Coder, Is<Ask> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.number);
+  coder.number(message.operation);
+  coder.bytes(message.fingerprint, max_fingerprint);
+  coder.text(message.description, max_description);
+  coder.list(message.awaited, max_awaited, 16, [](auto& c, auto& name) { code(c, name); });
+}
+template <class Coder, class M>
+  requires Is<M, Refuse> || Is<M, Refused>
+void code(Coder& coder, M& message) {
+  coder.number(message.number);
+  coder.number(message.operation);
+  coder.kind(message.kind);
+  coder.text(message.text, max_text);
+}
+template <class Coder, Is<Break> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.number);
+  coder.number(message.from);
+  coder.kind(message.kind);
+  coder.text(message.text, max_text);
+}
+template <class Coder, Is<Progress> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.number);
+  coder.number(message.completed);
+}
+template <class Coder, Is<Close> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.number);
+}
+template <class Coder, Is<Answer> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.question);
+  coder.text(message.text, max_text);
+}
+template <class Coder, Is<Release> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.number);
+  coder.number(message.operation);
+  coder.number(message.turn);
+}
+template <class Coder, Is<Broken> M>
+void code(Coder& coder, M& message) {
+  code_devices(coder, message.devices);
+  coder.number(message.epoch);
+  coder.list(message.ends, max_sequences, 12, [](auto& c, auto& end) { code(c, end); });
+  coder.kind(message.kind);
+  coder.number(message.process);
+  coder.text(message.text, max_text);
+}
+template <class Coder, Is<Why> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.question);
+  code_devices(coder, message.devices);
+  coder.number(message.epoch);
+  code(coder, message.direction);
+  coder.number(message.operation);
+}
+template <class Coder, Is<Gone> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.process);
+  coder.text(message.text, max_text);
+}
+template <class Coder, Is<Joined> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.process);
+  code(coder, message.facts);
+}
+template <class Coder, Is<DataHello> M>
+void code(Coder& coder, M& message) {
+  std::array<std::byte, 4> begin = magic;
+  coder.fixed(begin);
+  if (begin != magic) malformed("another program's");
+  coder.fixed(message.token);
+  coder.number(message.process);
+  coder.number(message.restart);
+}
+template <class Coder, Is<OperationOfAll> M>
+void code(Coder& coder, M& name) {
+  code_devices(coder, name.devices);
+  coder.number(name.epoch);
+  code(coder, name.direction);
+  coder.number(name.operation);
+}
+template <class Coder, Is<InputOfRank> M>
+void code(Coder& coder, M& rank) {
+  coder.number(rank.place);
+  coder.text(rank.refusal, max_text);
+  coder.list(rank.bytes, max_requests, sizeof(std::uint64_t), [](auto& c, auto& bytes) { c.number(bytes); });
+}
+constexpr std::size_t input_of_rank_bytes = 10;  // without a text and requests
+template <class Coder, Is<Inputs> M>
+void code(Coder& coder, M& message) {
+  code(coder, message.of);
+  coder.list(message.ranks, max_devices, input_of_rank_bytes, [](auto& c, auto& rank) { code(c, rank); });
+}
+template <class Coder, Is<GivenUp> M>
+void code(Coder& coder, M& message) {
+  code(coder, message.of);
+  coder.kind(message.kind);
+  coder.text(message.text, max_text);
+}
+
+template <class T>
+Message decode_as(Reader& reader) {
+  T message;
+  code(reader, message);
+  reader.require_end();
+  return message;
+}
+
+template <std::size_t... types>
+constexpr auto make_decoders(std::index_sequence<types...>) {
+  return std::array{&decode_as<std::variant_alternative_t<types, Message>>...};
+}
+constexpr auto decoders = make_decoders(std::make_index_sequence<std::variant_size_v<Message>>());
+
+}  // namespace
+
+std::vector<std::byte> encode(const Message& message) {
+  Writer writer;
+  writer.number(static_cast<std::uint8_t>(message.index() + 1));
+  std::visit([&](const auto& its) { code(writer, its); }, message);
+  return writer.take();
+}
+
+Message decode(std::span<const std::byte> frame) {
+  if (frame.size() > max_frame) malformed("it has more than 1 MiB");
+  Reader reader(frame);
+  std::uint8_t type = 0;
+  reader.number(type);
+  if (type == 0 || type > decoders.size()) malformed("an unknown type");
+  return decoders[type - 1U](reader);
+}
+
+void cut(std::string& text, std::size_t most) { text.resize(length_up_to(text, most)); }
+
+}  // namespace cox::detail::world

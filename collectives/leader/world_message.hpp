@@ -1,0 +1,306 @@
+#pragma once
+
+#include <coxswain/device_handle/base/device_id.hpp>
+#include <coxswain/device_handle/base/error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+/// The messages between the processes of a world and its leader. A link carries them in the order in which they are
+/// sent. Processes have numbers from 0; the devices of a message have the names of the world (DeviceId::process).
+///
+/// A group is a sorted list of devices of at least two processes. An instance of a group is the group and an epoch,
+/// from 1: a break ends an instance, and the next one has the next epoch. An instance has sequences of operations,
+/// numbered from 1: that of all ranks, and one for the transfers of each direction between ranks of two processes. A
+/// process gives each sequence that it opens a number of its own, which it never uses again for another one.
+namespace cox::detail::world {
+
+/// Bytes that are not a message, or a message that is larger than its limits.
+class MalformedMessage : public Error {
+ public:
+  using Error::Error;
+};
+
+inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::size_t max_frame = std::size_t{1024} * 1024;  ///< bytes of an encoded message
+inline constexpr std::size_t max_text = 4096;                       ///< bytes of a text; encode() cuts longer ones
+inline constexpr std::size_t max_description = 1024;  ///< bytes of Ask::description; encode() cuts longer ones
+inline constexpr std::size_t max_name = 255;          ///< bytes of a host name, an address or a version
+inline constexpr std::size_t max_fingerprint = 4096;  ///< bytes of Ask::fingerprint; hash longer ones
+inline constexpr std::size_t max_processes = 4096;    ///< of a world
+inline constexpr std::size_t max_devices = 4096;      ///< of a group, or of a process
+inline constexpr std::size_t max_sequences = 4096;    ///< that a process has open at a time
+inline constexpr std::size_t max_awaited = 4096;      ///< operations that an Ask names
+inline constexpr std::size_t max_requests = 65'536;   ///< of an operation
+inline constexpr std::chrono::milliseconds max_timeout{1'000'000'000'000};  ///< encode() shortens longer ones
+
+inline constexpr std::uint16_t all_ranks = 0xffff;
+inline constexpr std::uint16_t no_process = 0xffff;
+
+using Token = std::array<std::byte, 16>;
+
+/// Which sequence of an instance: that of all ranks, or of the transfers from one rank to another. Both members are
+/// all_ranks, or neither is.
+struct Direction {
+  std::uint16_t from = all_ranks;
+  std::uint16_t to = all_ranks;
+
+  friend constexpr auto operator<=>(Direction, Direction) = default;
+};
+
+/// An operation, as the process of the message names it.
+struct OperationName {
+  std::uint64_t number = 0;     ///< of the sequence
+  std::uint64_t operation = 0;  ///< from 1
+
+  friend constexpr auto operator<=>(OperationName, OperationName) = default;
+};
+
+/// What a process reports about itself when it joins, and what the others learn about it.
+struct ProcessFacts {
+  std::string host = {};
+  std::uint64_t pid = 0;
+  std::uint32_t restart = 0;      ///< Number of processes that had this number in the world before this one.
+  std::string versions = {};      ///< Of NCCL and the driver: "NCCL 2.28.9, driver 580.95"; empty without GPUs.
+  std::string data_address = {};  ///< Where the process accepts data links.
+  std::uint16_t data_port = 0;
+  std::vector<DeviceId> devices = {};
+
+  friend bool operator==(const ProcessFacts&, const ProcessFacts&) = default;
+};
+
+// Joining, and the link itself.
+
+/// The first message of a process. Decoding a Hello of another protocol version gives that version only; all other
+/// members are empty.
+struct Hello {
+  std::uint32_t protocol = protocol_version;
+  Token token{};
+  std::string library = {};  ///< Version of this library.
+  std::string run = {};      ///< Id of the run.
+  std::uint16_t process = 0;
+  std::uint16_t processes = 0;  ///< Number of processes of the world.
+  ProcessFacts facts = {};
+
+  friend bool operator==(const Hello&, const Hello&) = default;
+};
+/// The leader refuses the process; it closes the link.
+struct Rejected {
+  std::string text = {};
+
+  friend bool operator==(const Rejected&, const Rejected&) = default;
+};
+/// All processes have joined. By number; a process that is absent at this moment has no host.
+struct Welcome {
+  std::vector<ProcessFacts> processes = {};
+
+  friend bool operator==(const Welcome&, const Welcome&) = default;
+};
+/// Sent in both directions when nothing else is.
+struct Heartbeat {
+  friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
+};
+/// The process leaves the world in good order.
+struct Bye {
+  std::string text = {};
+
+  friend bool operator==(const Bye&, const Bye&) = default;
+};
+
+// From a process to the leader.
+
+/// Gives a sequence of an instance a number. A process opens each sequence of an instance once. `epoch` is the last
+/// broken epoch that the process knows of (Broken), plus 1.
+struct Open {
+  std::uint64_t number = 0;
+  std::vector<DeviceId> devices = {};
+  std::uint64_t epoch = 1;
+  Direction direction = {};
+  /// An operation is overdue if it is not released so long after the first process has asked it.
+  std::chrono::milliseconds timeout{0};
+
+  friend bool operator==(const Open&, const Open&) = default;
+};
+/// All ranks of the process have submitted the operation, and agree. A process sends an Ask or a Refuse for each
+/// operation of a sequence, in order, also for one that it knows to be refused.
+struct Ask {
+  std::uint64_t number = 0;
+  std::uint64_t operation = 0;
+  std::vector<std::byte> fingerprint = {};  ///< Equal for requests that match.
+  std::string description = {};             ///< For errors: "all_reduce (sum) of 4 f32 at train.cpp:31".
+  /// Operations that must be released, refused or broken before this one. The process has asked or refused them before.
+  std::vector<OperationName> awaited = {};
+
+  friend bool operator==(const Ask&, const Ask&) = default;
+};
+/// The process cannot do the operation. It is refused for all processes; the sequence continues with the next one.
+struct Refuse {
+  std::uint64_t number = 0;
+  std::uint64_t operation = 0;
+  CollectiveError::Kind kind = CollectiveError::Kind::RankFailed;
+  std::string text = {};
+
+  friend bool operator==(const Refuse&, const Refuse&) = default;
+};
+/// Ends the instance: this sequence at operation `from`, or at the first operation that is neither released nor refused
+/// if that is later; the other sequences at their first such operation.
+struct Break {
+  std::uint64_t number = 0;
+  std::uint64_t from = 0;
+  CollectiveError::Kind kind = CollectiveError::Kind::Aborted;
+  std::string text = {};
+
+  friend bool operator==(const Break&, const Break&) = default;
+};
+/// The ranks of the process have completed all operations up to `completed`. To be sent at the latest when all released
+/// operations of the sequence have completed, or half as many as a process may be behind (LeaderOptions::max_ahead).
+struct Progress {
+  std::uint64_t number = 0;
+  std::uint64_t completed = 0;
+
+  friend bool operator==(const Progress&, const Progress&) = default;
+};
+/// No later message of the process has this number. Ends the instance where it has not ended yet.
+struct Close {
+  std::uint64_t number = 0;
+
+  friend bool operator==(const Close&, const Close&) = default;
+};
+/// The reply to a Why.
+struct Answer {
+  std::uint64_t question = 0;
+  std::string text = {};  ///< What the missing ranks are doing.
+
+  friend bool operator==(const Answer&, const Answer&) = default;
+};
+
+// From the leader to a process.
+
+/// Launch the operation. Turns count from 1 over the whole world; a process receives its releases in the order of
+/// turns.
+struct Release {
+  std::uint64_t number = 0;
+  std::uint64_t operation = 0;
+  std::uint64_t turn = 0;
+
+  friend bool operator==(const Release&, const Release&) = default;
+};
+/// The operation is refused for all processes. May arrive before the process has asked it.
+struct Refused {
+  std::uint64_t number = 0;
+  std::uint64_t operation = 0;
+  CollectiveError::Kind kind = CollectiveError::Kind::RankFailed;
+  std::string text = {};
+
+  friend bool operator==(const Refused&, const Refused&) = default;
+};
+/// Where a sequence of a broken instance ends.
+struct SequenceEnd {
+  Direction direction = {};
+  std::uint64_t from = 1;  ///< The first operation that is refused.
+
+  friend bool operator==(const SequenceEnd&, const SequenceEnd&) = default;
+};
+/// The instance is broken, and so are those of its group with lower epochs. Operations before the end of their sequence
+/// may still be released or refused. A second Broken of an instance can move ends towards the first operation; the
+/// error of an operation is that of the first Broken that ended it.
+struct Broken {
+  std::vector<DeviceId> devices = {};
+  std::uint64_t epoch = 1;
+  std::vector<SequenceEnd> ends = {};  ///< Of the process's sequences; those not listed end at operation 1.
+  CollectiveError::Kind kind = CollectiveError::Kind::Aborted;
+  std::uint16_t process = no_process;  ///< Which process caused it; no_process: none alone.
+  std::string text = {};
+
+  friend bool operator==(const Broken&, const Broken&) = default;
+};
+/// The operation is overdue, and this process is missing: what are its ranks doing? It has one second for its Answer.
+struct Why {
+  std::uint64_t question = 0;
+  std::vector<DeviceId> devices = {};
+  std::uint64_t epoch = 1;
+  Direction direction = {};
+  std::uint64_t operation = 0;
+
+  friend bool operator==(const Why&, const Why&) = default;
+};
+/// The process has left the world.
+struct Gone {
+  std::uint16_t process = 0;
+  std::string text = {};
+
+  friend bool operator==(const Gone&, const Gone&) = default;
+};
+/// A process has joined the world after its start: the successor of one that has gone.
+struct Joined {
+  std::uint16_t process = 0;
+  ProcessFacts facts = {};
+
+  friend bool operator==(const Joined&, const Joined&) = default;
+};
+
+// On the link between two processes that carries the inputs of their ranks.
+
+/// The first message of the process that connects.
+struct DataHello {
+  Token token{};
+  std::uint16_t process = 0;
+  std::uint32_t restart = 0;  ///< ProcessFacts::restart
+
+  friend bool operator==(const DataHello&, const DataHello&) = default;
+};
+/// An operation, as all processes name it.
+struct OperationOfAll {
+  std::vector<DeviceId> devices = {};
+  std::uint64_t epoch = 1;
+  Direction direction = {};
+  std::uint64_t operation = 0;
+
+  friend bool operator==(const OperationOfAll&, const OperationOfAll&) = default;
+};
+/// What a rank gives: its input for each request, or why it cannot take part.
+struct InputOfRank {
+  std::uint16_t place = 0;  ///< of the rank in the operation
+  std::string refusal = {};
+  std::vector<std::uint64_t> bytes = {};  ///< by request
+
+  friend bool operator==(const InputOfRank&, const InputOfRank&) = default;
+};
+/// The inputs of all ranks of the sender. The bytes follow the message, in the order of `ranks` and their requests.
+struct Inputs {
+  OperationOfAll of = {};
+  std::vector<InputOfRank> ranks = {};
+
+  friend bool operator==(const Inputs&, const Inputs&) = default;
+};
+/// The sender will not complete the operation.
+struct GivenUp {
+  OperationOfAll of = {};
+  CollectiveError::Kind kind = CollectiveError::Kind::Aborted;
+  std::string text = {};
+
+  friend bool operator==(const GivenUp&, const GivenUp&) = default;
+};
+
+using Message = std::variant<Hello, Rejected, Welcome, Heartbeat, Bye, Open, Ask, Refuse, Break, Progress, Close,
+                             Answer, Release, Refused, Broken, Why, Gone, Joined, DataHello, Inputs, GivenUp>;
+
+/// The message as bytes: one for its type (its place in Message, plus 1), then its members in their order, little
+/// endian, without padding. Texts and lists begin with their length. Throws MalformedMessage if it is larger than its
+/// limits; texts are cut instead.
+[[nodiscard]] std::vector<std::byte> encode(const Message& message);
+/// The message of a whole frame. Allocates no more elements than the frame has bytes. Throws MalformedMessage.
+[[nodiscard]] Message decode(std::span<const std::byte> frame);
+
+/// Shortens a text to at most so many bytes, at the beginning of a UTF-8 character.
+void cut(std::string& text, std::size_t most);
+
+}  // namespace cox::detail::world
