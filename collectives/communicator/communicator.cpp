@@ -36,12 +36,14 @@ void Communicator::for_each_sequence(F&& f) const {
 }
 
 Communicator::Communicator(Sequencer& sequencer, CommunicationId devices, std::chrono::milliseconds timeout)
-    : sequencer_(sequencer), devices_(std::move(devices)), timeout_(timeout), all_(open(devices_)) {}
+    : sequencer_(sequencer),
+      devices_(std::move(devices)),
+      timeout_(timeout),
+      all_(named(sequencer_.open(devices_, timeout_), devices_)) {}
 
 Communicator::~Communicator() { close(nullptr); }
 
-Communicator::OperationSequence Communicator::open(const CommunicationId& devices) const {
-  const CommunicatorNumber number = sequencer_.open(devices, timeout_);
+Communicator::OperationSequence Communicator::named(CommunicatorNumber number, const CommunicationId& devices) const {
   OperationSequence sequence{number, sequencer_.recorder(number)};
   log::write(LogSubsystem::Collectives, LogLevel::Debug, [&] {
     return "communicator " + std::to_string(static_cast<std::uint64_t>(number)) + " " + devices.to_string() +
@@ -52,6 +54,7 @@ Communicator::OperationSequence Communicator::open(const CommunicationId& device
 
 Communicator::Ranks Communicator::ranks_of(DeviceId device, const CollectiveRequest& request) {
   if (!is_transfer(request.operation)) return {number(), devices_};
+  device = devices_.devices()[devices_.rank_of(device)];
   const DeviceId other = devices_.devices()[request.root];
   const bool sends = request.operation == CollectiveOperation::Send;
   return {sends ? transfers(device, other) : transfers(other, device), CommunicationId(std::array{device, other})};
@@ -72,7 +75,9 @@ CommunicatorNumber Communicator::transfers(DeviceId from, DeviceId to) {
       cause = cause_;
     }
     std::map<Direction, OperationSequence> made;
-    const CommunicatorNumber number = (made[direction] = open(CommunicationId(std::array{from, to}))).number;
+    OperationSequence& sequence = made[direction];
+    const CommunicatorNumber number = sequencer_.open_transfers(all_.number, from, to, timeout_);
+    sequence = named(number, CommunicationId(std::array{from, to}));
     if (aborted) sequencer_.abort(number, cause);  // before any rank can submit to it
     if (add(made, aborted)) return number;
     sequencer_.close(number);

@@ -13,15 +13,18 @@ CommunicatorRank::CommunicatorRank(std::shared_ptr<Communicator> communicator, C
     : communicator_(std::move(communicator)),
       number_(number),
       devices_(std::move(devices)),
+      device_(device),
       rank_(devices_.rank_of(device)),
-      recorder_(communicator_->sequencer().recorder(number)) {}
+      is_first_of_process_(rank_ == 0 || devices_.devices()[rank_ - 1].process != devices_.devices()[rank_].process),
+      recorder_(communicator_->sequencer().recorder(number)),
+      shared_(communicator_->sequencer().shared(number)) {}
 
 std::exception_ptr CommunicatorRank::abort(const std::exception_ptr& cause) noexcept {
   try {
     communicator_->sequencer().abort(number_, cause);
     if (const std::exception_ptr refusal = communicator_->sequencer().broken(number_)) return refusal;
   } catch (...) {
-    report_task_error({devices_.devices()[rank_], StreamId::current(), std::current_exception()});
+    report_task_error({device_, StreamId::current(), std::current_exception()});
   }
   return cause;
 }

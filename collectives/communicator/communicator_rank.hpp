@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace cox {
@@ -29,6 +30,13 @@ class CommunicatorRank {
   [[nodiscard]] const CommunicationId& devices() const noexcept { return devices_; }
   [[nodiscard]] CommunicatorNumber number() const noexcept { return number_; }
   [[nodiscard]] std::size_t rank() const noexcept { return rank_; }
+  /// What its sequence is to other processes; nothing if it has no ranks of other processes.
+  [[nodiscard]] const std::optional<SharedSequence>& shared() const noexcept { return shared_; }
+  /// The device, by its name in this process.
+  [[nodiscard]] DeviceId device() const noexcept { return device_; }
+  /// Whether this rank creates the objects that all ranks of this process share, such as
+  /// CollectiveSubmission::operation: the first one of them.
+  [[nodiscard]] bool is_first_of_process() const noexcept { return is_first_of_process_; }
   [[nodiscard]] std::size_t world_size() const noexcept { return devices_.world_size(); }
   [[nodiscard]] const std::shared_ptr<Communicator>& communicator() const noexcept { return communicator_; }
   [[nodiscard]] const std::shared_ptr<FlightRecorder>& recorder() const noexcept { return recorder_; }
@@ -54,8 +62,11 @@ class CommunicatorRank {
   const std::shared_ptr<Communicator> communicator_;
   const CommunicatorNumber number_;
   const CommunicationId devices_;
+  const DeviceId device_;
   const std::size_t rank_;
+  const bool is_first_of_process_;
   const std::shared_ptr<FlightRecorder> recorder_;
+  const std::optional<SharedSequence> shared_;
 };
 
 /// Aborts after a rank's submission has failed; called in the handler of the exception. The operation has no number, so

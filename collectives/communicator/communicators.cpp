@@ -6,6 +6,7 @@
 #include <coxswain/runtime/async/blocked_wait.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
+#include <coxswain/runtime/communication/world_process.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
 
@@ -111,7 +112,10 @@ std::shared_ptr<Communicator> Communicators::renew(const CommunicationId& device
     }
   }
   if (useless) useless->close(useless->broken());  // with no lock held, because refused launches are called
-  return find_or_open(devices);
+  std::shared_ptr<Communicator> opened = find_or_open(devices);
+  // The first epoch that this process opens may be one that other processes have broken.
+  if (useless || !devices.spans_processes() || opened->usable()) return opened;
+  return renew(devices);
 }
 
 // Under the lock. Returns the epoch that began when a member last left.
@@ -119,7 +123,7 @@ MembershipEpoch Communicators::require_none_left(const CommunicationId& devices,
                                                  std::source_location site) const {
   MembershipEpoch last;
   for (const DeviceId device : devices.devices()) {
-    const auto found = members_.find(device);
+    const auto found = members_.find(detail::local_name(device, own_process()));
     if (found == members_.end()) continue;
     const bool away = found->second.has_left;
     last = std::max(last, found->second.left_epoch);
@@ -156,7 +160,7 @@ void Communicators::end_membership(DeviceId device, Member& member) {
   member.has_left = true;
   member.left_epoch = MembershipEpoch::begin_next();
   std::erase_if(communicators_, [&](const auto& entry) {
-    if (!std::ranges::binary_search(entry.first.devices(), device)) return false;
+    if (!entry.first.contains(device)) return false;
     member.unclosed.push_back(entry.second.communicator);
     return true;
   });

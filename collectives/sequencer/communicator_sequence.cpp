@@ -14,15 +14,25 @@ namespace cox::detail {
 
 CommunicatorSequence::CommunicatorSequence(CommunicatorNumber number, CommunicationId devices,
                                            std::chrono::milliseconds timeout, std::size_t max_ahead,
-                                           std::shared_ptr<FlightRecorder> recorder)
+                                           std::shared_ptr<FlightRecorder> recorder, std::uint16_t process,
+                                           std::optional<SharedSequence> shared)
     : number_(number),
       devices_(std::move(devices)),
       name_(fmt::format("communicator {} {}", static_cast<std::uint64_t>(number), devices_.to_string())),
       timeout_(timeout),
       max_ahead_(std::max<std::size_t>(max_ahead, 1)),
       recorder_(std::move(recorder)),
+      process_(process),
+      shared_(std::move(shared)),
+      own_ranks_([&] {
+        std::size_t own = 0;
+        for (std::size_t rank = 0; rank < devices_.world_size(); ++rank)
+          if (is_own(rank)) ++own;
+        return own;
+      }()),
       next_(devices_.world_size(), first_),
-      last_(devices_.world_size()) {}
+      last_(devices_.world_size()),
+      completed_(devices_.world_size()) {}
 
 void CommunicatorSequence::number(CollectiveSubmission& submission) const {
   const std::size_t rank = submission.rank;
@@ -31,8 +41,9 @@ void CommunicatorSequence::number(CollectiveSubmission& submission) const {
                           fmt::format("{} has no rank {}: it has {} ranks, counted from 0", name_, rank, next_.size()),
                           std::source_location());
   submission.grant.sequence = next_[rank];
-  submission.device = devices_.devices()[rank];
+  submission.device = own_name(rank);
   if (ended() || next_[rank] - first_ < max_ahead_) return;
+  // Of the other processes' ranks it is not known what they have submitted.
   const auto slowest = static_cast<std::size_t>(std::ranges::min_element(next_) - next_.begin());
   throw CallError(
       CallError::Kind::QueueFull,
@@ -81,7 +92,7 @@ void CommunicatorSequence::add(CollectiveSubmissions& submissions, const std::ex
   WaitingOperation& operation = waiting_[sequence - first_];
   ++operation.ranks;
   if (!operation.grant.refusal) operation.grant.refusal = refusal;
-  if (added.rank == 0) operation.grant.operation = added.operation;
+  if (added.operation) operation.grant.operation = added.operation;
   operation.arrived.splice(operation.arrived.end(), submissions, submissions.begin());
   if (sequence >= oldest_sequence()) return;
   resolve(operation, grants);
@@ -91,8 +102,42 @@ void CommunicatorSequence::add(CollectiveSubmissions& submissions, const std::ex
 void CommunicatorSequence::begin(std::uint64_t sequence, Time now) {
   WaitingOperation& operation = waiting_.emplace_back();
   operation.grant.sequence = sequence;
-  operation.grant.refusal = error_;
+  if (sequence >= error_from_) operation.grant.refusal = error_;
   operation.deadline = now + timeout_;
+  if (refused_.empty()) return;
+  if (const auto refused = refused_.extract(sequence)) operation.grant.refusal = refused.mapped();
+}
+
+std::optional<std::size_t> CommunicatorSequence::rank_of_own(DeviceId device) const noexcept {
+  const DeviceId name = shared_ ? world_name(device, process_) : device;
+  const auto found = std::ranges::lower_bound(devices_.devices(), name);
+  if (found == devices_.devices().end() || *found != name) return std::nullopt;
+  return static_cast<std::size_t>(found - devices_.devices().begin());
+}
+
+bool CommunicatorSequence::note_released(std::uint64_t sequence) noexcept {
+  if (!is_asked(sequence) || sequence < oldest_sequence() || sequence >= end()) return false;
+  waiting_[sequence - first_].is_released = true;
+  return true;
+}
+
+void CommunicatorSequence::refuse(std::uint64_t sequence, const std::exception_ptr& error) {
+  if (sequence < oldest_sequence()) return;
+  if (sequence >= end()) {
+    refused_.emplace(sequence, error);
+    return;
+  }
+  WaitingOperation& operation = waiting_[sequence - first_];
+  if (!operation.is_released && !operation.grant.refusal) operation.grant.refusal = error;
+}
+
+std::optional<std::uint64_t> CommunicatorSequence::take_completed(std::uint64_t step) noexcept {
+  std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  for (std::size_t rank = 0; rank < completed_.size(); ++rank)
+    if (is_own(rank)) all = std::min(all, completed_[rank]);
+  if (all < reported_completed_ + step) return std::nullopt;
+  reported_completed_ = all;
+  return all;
 }
 
 const WaitingOperation* CommunicatorSequence::waiting(std::uint64_t sequence) const noexcept {
@@ -135,6 +180,7 @@ void CommunicatorSequence::refuse_from(std::uint64_t sequence, const std::except
     if (!refusal) refusal = error;
   }
   if (!error_) error_ = error;
+  error_from_ = std::min(error_from_, sequence);
 }
 
 std::string CommunicatorSequence::last_of(std::size_t rank) const {

@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/collectives/sequencer/communicator_sequence.hpp>
+#include <coxswain/collectives/sequencer/world_order.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 
@@ -38,6 +39,13 @@ class OpenCommunicators {
   [[nodiscard]] bool is_resolved(const CollectiveId& dependency) const noexcept;
   /// The first unresolved dependency of an unresolved operation; nothing if there is none.
   [[nodiscard]] std::optional<Hold> hold(const WaitingOperation& operation) const noexcept;
+  /// The sequences of a communicator of several processes that are open here.
+  [[nodiscard]] std::vector<CommunicatorNumber> find_shared(const SharedCommunicator& communicator) const;
+  /// The first one with a higher number that is shared with other processes; nullptr if there is none.
+  [[nodiscard]] const CommunicatorSequence* next_shared(CommunicatorNumber after) const noexcept;
+  /// The leader that is asked for operations of several processes; must be set before one of those is added. nullptr:
+  /// it is lost.
+  void ask_leader(WorldOrder* leader) noexcept { leader_ = leader; }
 
   /// Records the operations that the submission waits for. Must be called for each submission that is added.
   void record_dependencies(const CollectiveSubmission& submission) noexcept;
@@ -57,16 +65,30 @@ class OpenCommunicators {
     for (const auto& [number, communicator] : communicators_)
       if (communicator->oldest() != nullptr) visit(*communicator);
   }
+  /// Calls `visit(communicator)` for each one that is shared with other processes.
+  template <class Visit>
+  void for_each_shared(Visit&& visit) {
+    for (const auto& [number, communicator] : communicators_)
+      if (communicator->shared() != nullptr) visit(*communicator);
+  }
   /// Moves the deadlines of all unresolved operations.
   void postpone(Time::duration by) noexcept;
 
  private:
   void resolve_ready_on(CommunicatorSequence& communicator, CollectiveSubmissions& grants) noexcept;
+  void ask_ready(CommunicatorSequence& communicator) noexcept;
+  [[nodiscard]] bool holds_back(const CommunicatorSequence& communicator) const noexcept;
+  [[nodiscard]] static bool has_own_deadline(const CommunicatorSequence& communicator) noexcept;
+  [[nodiscard]] bool has_been_asked(const CollectiveId& dependency) const noexcept;
+  [[nodiscard]] std::optional<Hold> hold_of_ask(const WaitingOperation& operation) const noexcept;
+  [[nodiscard]] CollectiveDependencies awaited_by(const WaitingOperation& operation) const;
 
   std::map<CommunicatorNumber, std::unique_ptr<CommunicatorSequence>> communicators_;
-  // Communicators whose oldest operation has all its ranks, but waits for others. insert() reserves room for all.
+  // Communicators whose next operation to be released, or asked for, has all its ranks, but waits for others. insert()
+  // reserves room for all.
   std::vector<CommunicatorSequence*> held_;
   std::uint64_t order_ = 0;  // number of operations released
+  WorldOrder* leader_ = nullptr;
 };
 
 }  // namespace cox::detail

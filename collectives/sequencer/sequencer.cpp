@@ -8,11 +8,14 @@
 #include <coxswain/collectives/sequencer/wait_cycle.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/world_process.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <mutex>
+#include <new>
 #include <source_location>
 #include <utility>
 
@@ -24,6 +27,7 @@ using Kind = CollectiveError::Kind;
 namespace {
 
 constexpr std::chrono::seconds recheck_interval_when_frozen{1};
+constexpr std::chrono::seconds recheck_interval_when_held{1};
 
 // Returns std::bad_alloc if there is no memory for the error, because the ranks must be refused in any case.
 template <class Make>
@@ -47,10 +51,6 @@ std::exception_ptr aborted(const CommunicatorSequence& among, const std::excepti
   });
 }
 
-void refuse_all(CommunicatorSequence& among, const std::exception_ptr& error) noexcept {
-  among.refuse_from(among.oldest_sequence(), error);
-}
-
 }  // namespace
 
 Sequencer::Sequencer(SequencerOptions options)
@@ -64,18 +64,243 @@ Sequencer::Sequencer(SequencerOptions options)
 
 Sequencer::~Sequencer() {
   watchdog_.stop();
+  lose_world(
+      error([] { return CollectiveError(Kind::WorldGone, "the process has left its world", std::source_location()); }));
   while (const CommunicatorSequence* open = communicators_->any_open()) close(open->number());
 }
 
 CommunicatorNumber Sequencer::open(CommunicationId devices, std::chrono::milliseconds timeout) {
   const std::lock_guard lock(mutex_);
+  std::optional<SharedSequence> shared;
+  if (devices.spans_processes()) shared = next_epoch(devices);
+  return insert(std::move(devices), timeout, std::move(shared));
+}
+
+CommunicatorNumber Sequencer::open_transfers(CommunicatorNumber among, DeviceId from, DeviceId to,
+                                             std::chrono::milliseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  CommunicationId devices(std::array{from, to});
+  if (!devices.spans_processes()) return insert(std::move(devices), timeout, std::nullopt);
+  const CommunicatorSequence* const all = communicators_->find(among);
+  if (all == nullptr || all->shared() == nullptr) throw closed(among);
+  if (world_lost_) std::rethrow_exception(world_lost_);
+  const auto rank_of = [&](DeviceId device) { return static_cast<std::uint16_t>(all->devices().rank_of(device)); };
+  const CommunicatorNumber number =
+      insert(std::move(devices), timeout,
+             SharedSequence{all->shared()->communicator, TransferRanks{.from = rank_of(from), .to = rank_of(to)}});
+  if (all->error()) communicators_->find(number)->refuse_from(1, all->error());
+  return number;
+}
+
+// Under the lock.
+CommunicatorNumber Sequencer::insert(CommunicationId devices, std::chrono::milliseconds timeout,
+                                     std::optional<SharedSequence> shared) {
   const CommunicatorNumber number{++opened_};
-  for (const DeviceId device : devices.devices()) queues_.try_emplace(device);
+  for (const DeviceId device : devices.devices()) queues_.try_emplace(detail::local_name(device, process_));
   auto recorder =
       std::make_shared<FlightRecorder>(std::to_string(opened_), devices, options_.recorded_operations, timeout);
   communicators_->insert(std::make_unique<CommunicatorSequence>(number, std::move(devices), timeout, options_.max_ahead,
-                                                                std::move(recorder)));
+                                                                std::move(recorder), process_, std::move(shared)));
+  CommunicatorSequence& inserted = *communicators_->find(number);
+  if (const SharedSequence* const its = inserted.shared()) {
+    leader_->open(number, *its, timeout);
+    const Epochs& epochs = epochs_[its->communicator.devices];
+    if (its->communicator.epoch <= epochs.broken) inserted.refuse_from(1, epochs.why);
+  }
   return number;
+}
+
+// Under the lock. A process that never had a broken epoch open gets that epoch first, so that its ranks get the error
+// that the others got, and its operations are not taken for those of the next epoch.
+SharedSequence Sequencer::next_epoch(const CommunicationId& devices) {
+  if (world_lost_) std::rethrow_exception(world_lost_);
+  if (leader_ == nullptr)
+    throw CollectiveError(
+        Kind::Validation,
+        "communicator " + devices.to_string() + " has devices of other processes, but this process has joined no world",
+        std::source_location());
+  if (std::ranges::none_of(devices.devices(), [this](DeviceId device) { return device.process == process_; }))
+    throw CollectiveError(Kind::Validation, "communicator " + devices.to_string() + " has no device of this process",
+                          std::source_location());
+  for (const DeviceId device : devices.devices())
+    if (!std::ranges::binary_search(world_devices_, device))
+      throw CollectiveError(
+          Kind::Validation,
+          "communicator " + devices.to_string() + " refused: the world has no device " + device.to_string(),
+          std::source_location());
+  Epochs& epochs = epochs_[devices];
+  const bool first = !std::exchange(epochs.is_opened, true);
+  const std::uint64_t epoch = first && epochs.broken != 0 ? epochs.broken : epochs.broken + 1;
+  return {{devices, epoch}, std::nullopt};
+}
+
+void Sequencer::join_world(std::uint16_t process, std::vector<DeviceId> devices, WorldOrder& order,
+                           std::size_t max_ahead) {
+  const std::lock_guard lock(mutex_);
+  std::ranges::sort(devices);
+  world_devices_ = std::move(devices);
+  leader_max_ahead_ = max_ahead;
+  process_ = process;
+  leader_ = &order;
+  communicators_->ask_leader(&order);
+}
+
+std::optional<SharedSequence> Sequencer::shared(CommunicatorNumber communicator) const {
+  const std::lock_guard lock(mutex_);
+  const CommunicatorSequence* among = communicators_->find(communicator);
+  if (among == nullptr) throw closed(communicator);
+  return among->shared() == nullptr ? std::nullopt : std::optional(*among->shared());
+}
+
+bool Sequencer::release(const CollectiveId& operation) {
+  bool right = true;
+  std::unique_ptr<CommunicatorSequence> removed;
+  const bool open = change(operation.communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
+    right = among.note_released(operation.sequence);
+    if (right) communicators_->resolve_ready(among, grants);
+    remove_if_answered(among, removed);
+  });
+  if (open && right) return true;
+  const std::lock_guard lock(mutex_);
+  return world_lost_ != nullptr;  // then it has been refused meanwhile
+}
+
+void Sequencer::refuse(const CollectiveId& operation, const std::exception_ptr& why) {
+  std::unique_ptr<CommunicatorSequence> removed;
+  change(operation.communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
+    try {
+      among.refuse(operation.sequence, why);
+    } catch (const std::bad_alloc&) {  // the operation cannot be remembered, so all later ones are refused
+      end_from(among, among.oldest_sequence(), std::current_exception());
+    }
+    communicators_->resolve_ready(among, grants);
+    remove_if_answered(among, removed);
+  });
+}
+
+void Sequencer::end(const SharedCommunicator& communicator, const std::vector<SharedSequenceEnd>& ends,
+                    const std::exception_ptr& why) {
+  std::vector<CommunicatorNumber> numbers;
+  {
+    const std::lock_guard lock(mutex_);
+    numbers = communicators_->find_shared(communicator);
+    note_broken_epoch(communicator, why);
+  }
+  for (const CommunicatorNumber number : numbers) {
+    std::unique_ptr<CommunicatorSequence> removed;
+    change(number, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
+      const auto its = std::ranges::find(ends, among.shared()->transfer, &SharedSequenceEnd::transfer);
+      among.refuse_from(its == ends.end() ? among.oldest_sequence() : its->from, why);
+      communicators_->resolve_ready(among, grants);
+      remove_if_answered(among, removed);
+    });
+  }
+}
+
+// Allocates nothing, because the ranks must be refused in any case.
+void Sequencer::lose_world(const std::exception_ptr& why) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!world_lost_) world_lost_ = why;
+    communicators_->ask_leader(nullptr);
+  }
+  CommunicatorNumber last{};
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      const CommunicatorSequence* const next = communicators_->next_shared(last);
+      if (next == nullptr) return;
+      last = next->number();
+    }
+    std::unique_ptr<CommunicatorSequence> removed;
+    change(last, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
+      among.refuse_from(among.oldest_sequence(), why);
+      communicators_->resolve_ready(among, grants);
+      remove_if_answered(among, removed);
+    });
+  }
+}
+
+void Sequencer::note_completed(CommunicatorNumber communicator, std::size_t rank, std::uint64_t sequence) noexcept {
+  const std::lock_guard lock(mutex_);
+  CommunicatorSequence* const among = communicators_->find(communicator);
+  if (among == nullptr || among->shared() == nullptr || world_lost_) return;
+  const std::uint64_t step = std::max<std::uint64_t>(leader_max_ahead_ / 4, 1);
+  among->note_completed(rank, sequence);
+  if (const auto all = among->take_completed(step)) leader_->completed({communicator, *all});
+}
+
+void Sequencer::report_completed() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (world_lost_) return;
+  communicators_->for_each_shared([this](CommunicatorSequence& among) {
+    if (const auto all = among.take_completed(1)) leader_->completed({among.number(), *all});
+  });
+}
+
+bool Sequencer::awaits_leader() const noexcept {
+  const std::lock_guard lock(mutex_);
+  bool awaits = false;
+  communicators_->for_each_shared([&](const CommunicatorSequence& among) {
+    awaits = awaits || (among.oldest() != nullptr && among.is_asked(among.oldest_sequence()));
+  });
+  return awaits && !world_lost_;
+}
+
+std::string Sequencer::explain_missing(const SharedSequence& sequence, std::uint64_t operation) const {
+  std::string text;
+  std::vector<detail::StalledOperation::Missing> missing;
+  {
+    const std::lock_guard lock(mutex_);
+    const CommunicatorSequence* among = nullptr;
+    for (const CommunicatorNumber number : communicators_->find_shared(sequence.communicator))
+      if (CommunicatorSequence* const open = communicators_->find(number);
+          open->shared()->transfer == sequence.transfer)
+        among = open;
+    if (among == nullptr) return "it has not used this communicator";
+    if (among->error()) return "its communicator is broken: " + describe_cause(among->error());
+    if (among->oldest() != nullptr && among->oldest_sequence() <= operation && !among->is_asked(operation)) {
+      detail::StalledOperation stall =
+          detail::find_stalled_operation(*communicators_, *among, std::chrono::milliseconds(0));
+      if (among->complete(*among->oldest())) text = std::move(stall.text);
+    }
+    missing = detail::missing_ranks(*among, operation);
+  }
+  for (const detail::StalledOperation::Missing& each : missing) {
+    text += (text.empty() ? "" : "; ") + each.device.to_string() + " is missing, " + each.last;
+    const detail::Activities activities =
+        detail::activities_of({.text = {}, .missing = {each}}, options_.device_activity);
+    if (!activities.empty()) text += activities.begin()->second;
+  }
+  return text.empty() ? "it has submitted the operation, which has not completed there" : text;
+}
+
+// Under the lock.
+void Sequencer::note_broken_epoch(const SharedCommunicator& communicator, const std::exception_ptr& why) {
+  Epochs& epochs = epochs_[communicator.devices];
+  if (communicator.epoch <= epochs.broken) return;
+  epochs.broken = communicator.epoch;
+  epochs.why = why;
+}
+
+// Under the lock. Refuses the operations from this one on. Of operations that the leader was asked for, it decides from
+// which one on: other processes may have been told already that they are released.
+void Sequencer::end_from(CommunicatorSequence& among, std::uint64_t sequence,
+                         const std::exception_ptr& error) noexcept {
+  if (among.shared() == nullptr || world_lost_) return among.refuse_from(sequence, error);
+  if (sequence < among.error_from()) {
+    leader_->end({among.number(), sequence}, error);
+    note_broken_epoch(among.shared()->communicator, error);  // the next one can be opened before the leader answers
+  }
+  among.refuse_from(std::max(sequence, among.next_to_ask()), error);
+}
+
+// Under the lock. Removes a sequence that was closed while it waited for the leader's answers.
+void Sequencer::remove_if_answered(CommunicatorSequence& among,
+                                   std::unique_ptr<CommunicatorSequence>& removed) noexcept {
+  if (!among.is_closed || among.oldest() != nullptr) return;
+  if (among.shared() != nullptr && !world_lost_) leader_->close(among.number());
+  removed = communicators_->extract(among.number());
 }
 
 template <class Change>
@@ -108,6 +333,7 @@ std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t ran
   }
   std::uint64_t first = 0;
   const bool open = change(communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
+    if (among.is_closed) throw closed(communicator);
     for (; count != 0 && !submissions.empty(); --count) {
       try {
         accept(among, submissions, grants);
@@ -233,7 +459,7 @@ void Sequencer::call(CollectiveSubmission& submission) noexcept {
 
 void Sequencer::abort(CommunicatorNumber communicator, const std::exception_ptr& cause) {
   change(communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
-    refuse_all(among, aborted(among, cause));
+    end_from(among, among.oldest_sequence(), aborted(among, cause));
     communicators_->resolve_ready(among, grants);
   });
 }
@@ -241,14 +467,13 @@ void Sequencer::abort(CommunicatorNumber communicator, const std::exception_ptr&
 void Sequencer::leave(DeviceId device) {
   for (const CommunicatorNumber number : communicators_with(device))
     change(number, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
-      const std::uint64_t next = among.next(among.devices().rank_of(device));
-      among.refuse_from(next, error([&] {
-                          return CollectiveError(
-                              Kind::Aborted,
-                              fmt::format("{} accepts no submission after operation {}: {} was shut down", among.name(),
-                                          next - 1, device.to_string()),
-                              std::source_location());
-                        }));
+      const std::uint64_t next = among.next(*among.rank_of_own(device));
+      end_from(among, next, error([&] {
+                 return CollectiveError(Kind::Aborted,
+                                        fmt::format("{} accepts no submission after operation {}: {} was shut down",
+                                                    among.name(), next - 1, device.to_string()),
+                                        std::source_location());
+               }));
       communicators_->resolve_ready(among, grants);
     });
 }
@@ -262,9 +487,10 @@ void Sequencer::close(CommunicatorNumber communicator) {
   const std::exception_ptr cause = error([&] { return closed(communicator); });
   std::unique_ptr<CommunicatorSequence> extracted;  // destroyed with no lock held
   change(communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
-    refuse_all(among, aborted(among, cause));
+    end_from(among, among.oldest_sequence(), aborted(among, cause));
     communicators_->resolve_ready(among, grants);
-    extracted = communicators_->extract(communicator);
+    among.is_closed = true;
+    remove_if_answered(among, extracted);
   });
   watchdog_.recheck();  // ends the watchdog thread if no deadline is left
 }
@@ -318,6 +544,7 @@ std::optional<Sequencer::Time> Sequencer::expire(Time now) {
   const std::optional<Time> explanation = explain_waits(now);
   const std::lock_guard lock(mutex_);
   std::optional<Time> next = communicators_->next_deadline();
+  if (next && *next <= now) next = now + recheck_interval_when_held;  // it waits for one that the leader will time out
   if (next && explanation) next = std::min(*next, *explanation);
   return next;
 }
@@ -367,7 +594,8 @@ void Sequencer::time_out(const CollectiveId& overdue) {
   const auto activities = detail::activities_of(stall(overdue.communicator), options_.device_activity);
   change(overdue.communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
     if (among.oldest() == nullptr || among.oldest_sequence() != overdue.sequence) return;
-    refuse_all(among, error([&] { return detail::overdue_error(*communicators_, among, activities); }));
+    end_from(among, among.oldest_sequence(),
+             error([&] { return detail::overdue_error(*communicators_, among, activities); }));
     communicators_->resolve_ready(among, grants);
   });
 }

@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/sequencer/collective_launch.hpp>
 #include <coxswain/collectives/sequencer/collective_submission.hpp>
+#include <coxswain/collectives/sequencer/world_order.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/collectives/watch/flight_recorder.hpp>
 #include <coxswain/collectives/watch/watchdog.hpp>
@@ -75,6 +76,12 @@ struct SequencerOptions {
 ///     submit --(all ranks submitted, all dependencies resolved)--+--> queue of device 0 --> launch, launch, ...
 ///                                                                `--> queue of device 1 --> launch, launch, ...
 ///
+/// Operations of several processes (SharedCommunicator) are released by the leader of the world, which has one total
+/// order of them. A process asks for one when all its own ranks have submitted it and everything that they wait for has
+/// been released, or asked for before; many may be asked for at a time. Operations of its own devices need no answer of
+/// others. They may stand anywhere between the released ones, so that the proof above holds for all processes together:
+/// each process has the operations of several processes in the leader's order.
+///
 /// All launch queues of an operation are filled under one lock. Each queue is drained without the lock, by one thread
 /// at a time, which is a thread that filled it. So a launch may be called by any thread, and shortly after the submit()
 /// that released it has returned. Launches for a device's launch thread are an exception: see set_launch_thread(). All
@@ -90,7 +97,14 @@ class Sequencer {
   ~Sequencer();
 
   /// Opens a communicator. An operation times out if it is not released `timeout` after its first rank submitted it.
+  /// With devices of other processes it is the next epoch of that communicator; it is broken from the start if other
+  /// processes have broken that epoch already. Throws CollectiveError Validation (devices of other processes, but no
+  /// world; none of this process), WorldGone.
   [[nodiscard]] CommunicatorNumber open(CommunicationId devices, std::chrono::milliseconds timeout);
+  /// Opens the sequence of the transfers in one direction between two ranks of a communicator. If both devices belong
+  /// to this process, no other process knows it. Throws as open(), and Aborted (closed).
+  [[nodiscard]] CommunicatorNumber open_transfers(CommunicatorNumber among, DeviceId from, DeviceId to,
+                                                  std::chrono::milliseconds timeout);
   /// Submits a rank's next operation. Returns its number on the communicator: a rank's n-th submission is always
   /// operation n. The operation is refused for all ranks, including those that submit it later, if the ranks' requests
   /// differ (CollectiveError Mismatch), if a rank cannot take part (RankFailed), or if this submission would make
@@ -141,6 +155,37 @@ class Sequencer {
   void freeze() noexcept;
   void thaw() noexcept;
 
+  // Worlds. A process joins one world at most, before it opens a communicator with devices of other processes.
+
+  /// `process`: of this process in the names of the world. `order` must outlive the sequencer. `max_ahead`: how many
+  /// released operations of a sequence the leader allows that this process has not completed.
+  /// `devices`: of all processes, by their names in the world.
+  void join_world(std::uint16_t process, std::vector<DeviceId> devices, WorldOrder& order, std::size_t max_ahead);
+  /// What the communicator is to other processes; nothing if it has no ranks of other processes. Throws CollectiveError
+  /// Aborted (closed).
+  [[nodiscard]] std::optional<SharedSequence> shared(CommunicatorNumber communicator) const;
+  // The leader's answers, in its order. One thread at a time; they may call launches.
+  /// The operation is released. Returns false if it was not asked for, or is refused already: the leader is wrong.
+  [[nodiscard]] bool release(const CollectiveId& operation);
+  /// The operation is refused for all processes; the sequence goes on.
+  void refuse(const CollectiveId& operation, const std::exception_ptr& why);
+  /// The communicator ends in all processes: see broken(). Sequences that are not in `ends` have released nothing that
+  /// was not released here. Also if it is not open here: then it is broken when it is opened.
+  void end(const SharedCommunicator& communicator, const std::vector<SharedSequenceEnd>& ends,
+           const std::exception_ptr& why);
+  /// What this process knows of an operation that others wait for, as text: its ranks that have not submitted it, and
+  /// what their devices do; or what it waits for.
+  [[nodiscard]] std::string explain_missing(const SharedSequence& sequence, std::uint64_t operation) const;
+  /// The world is lost: all operations of several processes that are not released are refused, also those that were
+  /// asked for, and no such communicator can be opened any more.
+  void lose_world(const std::exception_ptr& why) noexcept;
+  /// The rank's operations up to this one have ended. Only counts if the communicator is shared with other processes.
+  void note_completed(CommunicatorNumber communicator, std::size_t rank, std::uint64_t sequence) noexcept;
+  /// Reports to the leader which operations have ended, as far as it does not know. To be called periodically.
+  void report_completed() noexcept;
+  /// Whether the leader was asked for operations and has not answered.
+  [[nodiscard]] bool awaits_leader() const noexcept;
+
   /// The recorder stays valid after close(). Throws CollectiveError Aborted (closed).
   [[nodiscard]] std::shared_ptr<FlightRecorder> recorder(CommunicatorNumber communicator) const;
   /// Whether the watchdog thread runs: an operation has a deadline, or had one a moment ago.
@@ -170,6 +215,13 @@ class Sequencer {
   [[nodiscard]] std::exception_ptr refusal_for(const detail::CommunicatorSequence& among,
                                                const CollectiveSubmission& submission) const;
   [[nodiscard]] std::vector<CommunicatorNumber> communicators_with(DeviceId device) const;
+  [[nodiscard]] CommunicatorNumber insert(CommunicationId devices, std::chrono::milliseconds timeout,
+                                          std::optional<SharedSequence> shared);
+  [[nodiscard]] SharedSequence next_epoch(const CommunicationId& devices);
+  void note_broken_epoch(const SharedCommunicator& communicator, const std::exception_ptr& why);
+  void end_from(detail::CommunicatorSequence& among, std::uint64_t sequence, const std::exception_ptr& error) noexcept;
+  void remove_if_answered(detail::CommunicatorSequence& among,
+                          std::unique_ptr<detail::CommunicatorSequence>& removed) noexcept;
   void time_out(const CollectiveId& overdue);
   // Time from an operation's first submission until the watchdog first checks it.
   [[nodiscard]] std::chrono::milliseconds first_look(std::chrono::milliseconds timeout) const noexcept {
@@ -185,6 +237,18 @@ class Sequencer {
   mutable detail::AdaptiveMutex mutex_;  // locked before those of the watchdog and the recorders
   const std::unique_ptr<detail::OpenCommunicators> communicators_;
   std::map<DeviceId, LaunchQueue> queues_;
+  /// Of a communicator of several processes.
+  struct Epochs {
+    std::uint64_t broken = 0;  ///< the last epoch that was broken
+    std::exception_ptr why = nullptr;
+    bool is_opened = false;  ///< This process has opened it.
+  };
+  std::map<CommunicationId, Epochs> epochs_;
+  std::uint16_t process_ = 0;  // of this process in the world; 0: there is none
+  WorldOrder* leader_ = nullptr;
+  std::vector<DeviceId> world_devices_;  // sorted
+  std::size_t leader_max_ahead_ = 1;
+  std::exception_ptr world_lost_;
   std::list<LaunchQueue*> filled_;  // queues with grants that no thread is draining
   std::uint64_t opened_ = 0;
   std::size_t frozen_ = 0;  // calls of freeze() without thaw()

@@ -6,23 +6,25 @@
 #include <cstdint>
 
 namespace cox::detail {
-namespace {
 
-std::vector<StalledOperation::Missing> missing_from(const CommunicatorSequence& communicator) {
+std::vector<StalledOperation::Missing> missing_ranks(const CommunicatorSequence& communicator, std::uint64_t sequence) {
   std::vector<StalledOperation::Missing> missing;
   for (std::size_t rank = 0; rank < communicator.devices().world_size(); ++rank)
-    if (communicator.next(rank) <= communicator.oldest_sequence())
-      missing.push_back({communicator.devices().devices()[rank], communicator.last_of(rank)});
+    if (communicator.is_own(rank) && communicator.next(rank) <= sequence)
+      missing.push_back({communicator.own_name(rank), communicator.last_of(rank)});
   return missing;
 }
-
-}  // namespace
 
 StalledOperation find_stalled_operation(const OpenCommunicators& communicators,
                                         const CommunicatorSequence& communicator, std::chrono::milliseconds waited) {
   const CommunicatorSequence* among = &communicator;
   StalledOperation stall{among->describe(among->oldest_sequence()), {}};
   const bool held = among->complete(*among->oldest());
+  if (held && among->is_asked(among->oldest_sequence())) {
+    stall.text +=
+        fmt::format(", was submitted by all ranks of this process, but not by others within {} ms", waited.count());
+    return stall;
+  }
   stall.text += held ? ", was submitted by all ranks but held back for " : ", was not submitted by all ranks within ";
   stall.text += fmt::format("{} ms", waited.count());
   // Terminates: wait cycles are refused.
@@ -35,7 +37,7 @@ StalledOperation find_stalled_operation(const OpenCommunicators& communicators,
     if (among->oldest_sequence() < hold->dependency.sequence)
       stall.text += ", which comes after " + among->describe(among->oldest_sequence());
   }
-  stall.missing = missing_from(*among);
+  stall.missing = missing_ranks(*among, among->oldest_sequence());
   return stall;
 }
 

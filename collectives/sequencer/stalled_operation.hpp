@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/base/device_id.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct StalledOperation {
   std::vector<Missing> missing;  ///< The ranks that have not submitted the last operation of this chain.
 };
 
+/// The ranks of this process that have not submitted the operation.
+[[nodiscard]] std::vector<StalledOperation::Missing> missing_ranks(const CommunicatorSequence& communicator,
+                                                                   std::uint64_t sequence);
 /// Precondition: the communicator has an unresolved operation. `waited` is how long it has waited, for the text.
 [[nodiscard]] StalledOperation find_stalled_operation(const OpenCommunicators& communicators,
                                                       const CommunicatorSequence& communicator,

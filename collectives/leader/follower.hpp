@@ -1,0 +1,48 @@
+#pragma once
+
+#include <coxswain/collectives/leader/world_message.hpp>
+#include <coxswain/collectives/sequencer/sequencer.hpp>
+#include <coxswain/collectives/sequencer/world_order.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+
+#include <chrono>
+#include <exception>
+#include <functional>
+#include <string>
+
+namespace cox::detail::world {
+
+/// Turns what a sequencer asks of the leader into messages, and the leader's messages into calls of the sequencer.
+class Follower final : public WorldOrder {
+ public:
+  /// `send` sends a message to the leader. It is called with the sequencer's lock held, must keep the order of the
+  /// calls, /// and must neither throw nor block. `fail` is called if a message cannot be made for want of memory: the
+  /// world must be given up soon; it must not allocate. `sequencer` must outlive the object.
+  Follower(Sequencer& sequencer, std::function<void(Message)> send, std::function<void()> fail);
+
+  void open(CommunicatorNumber number, const SharedSequence& sequence,
+            std::chrono::milliseconds timeout) noexcept override;
+  void ask(const CollectiveId& operation, const CollectiveRequests& requests,
+           const CollectiveDependencies& awaited) noexcept override;
+  void refuse(const CollectiveId& operation, const std::exception_ptr& why) noexcept override;
+  void end(const CollectiveId& from, const std::exception_ptr& why) noexcept override;
+  void completed(const CollectiveId& last) noexcept override;
+  void close(CommunicatorNumber number) noexcept override;
+
+  /// Passes a message of the leader to the sequencer; ignores messages that are not for it. One thread at a time; may
+  /// call launches. Returns false if the leader is wrong.
+  [[nodiscard]] bool handle(const Message& message);
+
+ private:
+  Sequencer& sequencer_;
+  const std::function<void(Message)> send_;
+  const std::function<void()> fail_;
+};
+
+[[nodiscard]] Direction direction_of(const SharedSequence& sequence) noexcept;
+/// The kind of the first CollectiveError among the error and its causes; Aborted if there is none.
+[[nodiscard]] CollectiveError::Kind kind_of(const std::exception_ptr& why) noexcept;
+/// A CollectiveError of that kind; std::bad_alloc if there is no memory for it.
+[[nodiscard]] std::exception_ptr collective_error(CollectiveError::Kind kind, const std::string& text) noexcept;
+
+}  // namespace cox::detail::world
