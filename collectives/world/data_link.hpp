@@ -1,0 +1,82 @@
+#pragma once
+
+#include <coxswain/collectives/leader/world_message.hpp>
+#include <coxswain/collectives/world/send_queue.hpp>
+
+#include <boost/asio/ip/tcp.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cox::detail::world {
+
+/// A connection to another process that carries the inputs of ranks. They are received straight into the memory that
+/// the operation names. While it is not known where they go, nothing is read. Its functions are for the thread of its
+/// executor, unless they say otherwise.
+class DataLink : public std::enable_shared_from_this<DataLink> {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+  /// Where inputs go.
+  struct Place {
+    enum class Kind : std::uint8_t { Known, NotYetKnown, Discard, Wrong };
+    Kind kind = Kind::Discard;
+    std::vector<std::span<std::byte>> memory{};  ///< if Known: for each part that has bytes
+    std::shared_ptr<void> owner{};               ///< keeps the memory
+  };
+  struct Handlers {
+    /// Asked for each message, and again after resume() if the answer was NotYetKnown. Wrong ends the connection.
+    std::function<Place(const Inputs&)> place;
+    /// All bytes have arrived in their place. Returns false if that ends the connection.
+    std::function<bool(const Inputs&)> received;
+    std::function<bool(const GivenUp&)> given_up;
+    /// The connection has ended, for this reason; called once, unless close() was called before.
+    std::function<void(const std::string& why)> ended;
+  };
+
+  explicit DataLink(Socket socket);
+  DataLink(const DataLink&) = delete;
+  DataLink& operator=(const DataLink&) = delete;
+  ~DataLink();
+
+  void start(Handlers handlers);
+  /// See SendQueue. Any thread.
+  [[nodiscard]] SendQueue& queue() noexcept { return queue_; }
+  /// The answer to `place` may be another one now. Any thread.
+  void resume() noexcept;
+  void close() noexcept;
+
+ private:
+  enum class Reading : std::uint8_t { Length, Frame, Bytes };
+
+  void wait_readable();
+  void read();
+  [[nodiscard]] bool read_message();
+  [[nodiscard]] bool find_place();
+  [[nodiscard]] bool next_part();
+  void end(const std::string& why);
+
+  Socket socket_;
+  SendQueue queue_;
+  Handlers handlers_;
+  Reading reading_ = Reading::Length;
+  std::array<std::byte, 4> length_{};
+  std::vector<std::byte> frame_;
+  std::span<std::byte> target_;  // where the next bytes go
+  Inputs inputs_;
+  Place place_;
+  std::size_t next_part_ = 0;
+  std::uint64_t to_discard_ = 0;
+  std::vector<std::byte> discarded_;
+  std::atomic<bool> is_resumed_{false};  // resume() was called since the last answer NotYetKnown
+  bool waits_for_place_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace cox::detail::world
