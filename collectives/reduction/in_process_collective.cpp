@@ -73,6 +73,8 @@ class BlockShare {
 
  private:
   void make(const ResultBlock& block, ElementRange range) noexcept {
+    const auto receivers = ranks_.subspan(block.destination_ranks.first, block.destination_ranks.count);
+    if (std::ranges::all_of(receivers, [](const RankBuffers& rank) { return rank.destination == nullptr; })) return;
     const std::size_t tile = tile_bytes / size_;
     const bool reduces = facts_of(request_.operation).reduces;
     for (std::size_t at = 0; at < range.count; at += tile) {
@@ -94,7 +96,7 @@ class BlockShare {
   void give(const ResultBlock& block, ElementRange elements, const std::byte* made) const noexcept {
     const std::size_t offset = (block.destination_first + elements.first) * size_;
     for (const RankBuffers& rank : ranks_.subspan(block.destination_ranks.first, block.destination_ranks.count))
-      copy(rank.destination + offset, made, elements.count * size_);
+      if (rank.destination != nullptr) copy(rank.destination + offset, made, elements.count * size_);
   }
 
   const CollectiveRequest& request_;
@@ -133,7 +135,7 @@ void transfer(const CollectiveRequest& request, const RankBuffers& sender, const
               std::size_t share, std::size_t shares) noexcept {
   const std::size_t size = element_size(request.element_type);
   const ElementRange range = detail::part_of(request.count, share, shares);
-  if (range.count == 0) return;
+  if (range.count == 0 || receiver.destination == nullptr) return;
   Rows from(sender, request.count * size, range.first * size);
   Rows to(receiver, request.count * size, range.first * size);
   for (std::size_t left = range.count * size; left != 0;) {

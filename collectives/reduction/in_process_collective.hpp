@@ -10,7 +10,7 @@ namespace cox {
 /// One rank's buffers of an operation: memory of this process, contiguous unless row_bytes is set.
 struct RankBuffers {
   const std::byte* source = nullptr;  ///< nullptr if the rank has no input.
-  std::byte* destination = nullptr;   ///< nullptr if the rank gets no output.
+  std::byte* destination = nullptr;   ///< nullptr if the rank gets no output, or gets it in another process.
   /// Only for Send and Receive: the memory consists of rows of this many bytes. May differ between the two sides; 0:
   /// dense.
   std::size_t row_bytes = 0;

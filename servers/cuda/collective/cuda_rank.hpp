@@ -56,7 +56,6 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   /// Ends the use of the rank, whose operations have all completed.
   void close() noexcept;
 
-  [[nodiscard]] DeviceId device() const noexcept { return devices().devices()[rank()]; }  ///< Any thread.
   /// Any thread may call this. Some of the objects that it points to are for the device thread only.
   [[nodiscard]] const CollectiveResources& resources() const noexcept { return *resources_; }
   /// NCCL's communicators; null if the operations are transfers. Any thread.

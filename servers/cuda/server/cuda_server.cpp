@@ -49,6 +49,11 @@ void require_device(DeviceId device) {
 }
 
 void require_devices(const CommunicationId& devices) {
+  if (devices.spans_processes())
+    throw CollectiveError(CollectiveError::Kind::Unsupported,
+                          "communicator " + devices.to_string() +
+                              " refused: collectives between GPUs of several processes are not implemented",
+                          std::source_location());
   const DeviceId last = devices.devices().back();  // has the highest index: all are of one type
   const std::size_t count = enumerate_cuda_devices().size();
   if (last.type == cuda_device_type && last.index < count) return;

@@ -4,10 +4,13 @@
 #include <coxswain/collectives/watch/device_activity.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/world_process.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <source_location>
+#include <span>
 #include <utility>
 
 namespace cox::detail {
@@ -30,21 +33,33 @@ std::size_t shares_of(const CollectiveRequests& requests, std::size_t ranks) noe
   return bytes <= most_at_once ? 1 : ranks * std::clamp<std::size_t>(bytes / bytes_of_share, 1, 8);
 }
 
+std::unique_ptr<RemoteRanks> make_remote(RemoteRanks::Owner& operation, const SharedSequence& sequence,
+                                         const CollectiveRequests& requests, std::span<const DeviceId> places) {
+  RankExchange* const exchange = RankExchange::of_process();
+  if (exchange == nullptr)
+    throw CollectiveError(CollectiveError::Kind::WorldGone, "this process has left its world", std::source_location());
+  return std::make_unique<RemoteRanks>(operation, sequence, requests, places, own_process(), *exchange);
+}
+
 }  // namespace
 
 HostOperation::HostOperation(CollectiveRequests requests, std::vector<DeviceId> devices_in_order,
-                             std::chrono::milliseconds timeout)
+                             std::chrono::milliseconds timeout, std::optional<SharedSequence> shared)
     : requests_(std::move(requests)),
       places_(std::move(devices_in_order)),
       timeout_(timeout),
       shares_(shares_of(requests_, places_.size())),
-      buffers_(requests_.size() * places_.size()),
+      remote_(shared ? make_remote(*this, *shared, requests_, places_) : nullptr),
+      buffers_(remote_ ? remote_->buffers() : std::vector<RankBuffers>(requests_.size() * places_.size())),
       has_arrived_(places_.size()),
-      missing_(places_.size()) {}
+      missing_(arrivals()),
+      own_missing_(remote_ ? remote_->own_ranks() : places_.size()) {}
 
 std::shared_ptr<HostOperation> HostOperation::make(CollectiveRequests requests, std::vector<DeviceId> devices_in_order,
-                                                   std::chrono::milliseconds timeout) {
-  auto made = std::make_shared<HostOperation>(std::move(requests), std::move(devices_in_order), timeout);
+                                                   std::chrono::milliseconds timeout,
+                                                   std::optional<SharedSequence> shared) {
+  auto made =
+      std::make_shared<HostOperation>(std::move(requests), std::move(devices_in_order), timeout, std::move(shared));
   DeadlineWatch<HostOperation>::of_process().add(*made, made->deadline());
   return made;
 }
@@ -52,8 +67,11 @@ std::shared_ptr<HostOperation> HostOperation::make(CollectiveRequests requests, 
 HostOperation::~HostOperation() { DeadlineWatch<HostOperation>::of_process().remove(*this); }
 
 void HostOperation::open(std::uint64_t sequence) noexcept {
-  const std::lock_guard lock(mutex_);
-  sequence_ = sequence;
+  {
+    const std::lock_guard lock(mutex_);
+    sequence_ = sequence;
+  }
+  if (remote_ != nullptr) remote_->expect(sequence, shared_from_this());
 }
 
 void HostOperation::set_buffers(std::size_t place, const std::vector<RankBuffers>& buffers) noexcept {
@@ -61,19 +79,37 @@ void HostOperation::set_buffers(std::size_t place, const std::vector<RankBuffers
 }
 
 void HostOperation::arrive(std::size_t place, const std::exception_ptr& refusal) noexcept {
-  const std::exception_ptr failed = refusal == nullptr ? nullptr : rank_failed(place, refusal);
+  if (remote_ == nullptr || !remote_->is_own(place))
+    return count_arrival(place, refusal == nullptr ? nullptr : rank_failed(place, refusal));
+  if (refusal != nullptr) remote_->set_refusal(place, refusal);
+  bool last_own = false;
+  {
+    const std::lock_guard lock(mutex_);
+    last_own = --own_missing_ == 0;
+  }
+  count_arrival(place, refusal == nullptr ? nullptr : rank_failed(place, refusal));
+  if (last_own) remote_->send(buffers_);
+}
+
+bool HostOperation::has_arrived(std::size_t place) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return has_arrived_[place];
+}
+
+// `place`: nothing for what is sent to other processes.
+void HostOperation::count_arrival(std::optional<std::size_t> place, const std::exception_ptr& failed) noexcept {
   bool last = false;
   bool refused = false;
   {
     const std::lock_guard lock(mutex_);
     if (failure_ != nullptr) return;
-    if (missing_ == ranks()) deadline_ = std::chrono::steady_clock::now() + timeout_;
-    has_arrived_[place] = true;
+    if (missing_ == arrivals()) deadline_ = std::chrono::steady_clock::now() + timeout_;
+    if (place) has_arrived_[*place] = true;
     --missing_;
     last = missing_ == 0;
-    if (failed != nullptr && (refusal_ == nullptr || place < refused_place_)) {
+    if (failed != nullptr && (refusal_ == nullptr || *place < refused_place_)) {
       refusal_ = failed;
-      refused_place_ = place;
+      refused_place_ = *place;
     }
     refused = refusal_ != nullptr;
   }
@@ -102,7 +138,7 @@ bool HostOperation::wants_helpers(const CollectiveRequests& requests) noexcept {
 HostOperation::Time HostOperation::deadline() const {
   const std::lock_guard lock(mutex_);
   if (missing_ == 0 || failure_ != nullptr) return Time::max();
-  return missing_ == ranks() ? std::chrono::steady_clock::now() + timeout_ : deadline_;
+  return missing_ == arrivals() ? std::chrono::steady_clock::now() + timeout_ : deadline_;
 }
 
 std::optional<HostOperation::Time> HostOperation::check_deadlines(Time now) noexcept {
@@ -116,7 +152,8 @@ void HostOperation::abort(const std::exception_ptr& why) noexcept {
     if (missing_ == 0 || failure_ != nullptr) return;
     failure_ = why;
   }
-  arrived.advance_to(ranks());
+  if (remote_ != nullptr) remote_->give_up(why);
+  arrived.advance_to(arrivals());
   done.advance_to(shares_);  // no share will be started
 }
 
@@ -153,9 +190,11 @@ std::string HostOperation::overdue_text() const {
   std::string text = fmt::format("operation {}, {}, was submitted by all ranks, but has not started after {} ms",
                                  sequence, to_string(requests_), timeout_.count());
   for (std::size_t place = 0; place < came.size(); ++place)
-    if (!came[place])
+    if (!came[place] && remote_ != nullptr && !remote_->is_own(place))
+      text += fmt::format("; the input of {} has not arrived", places_[place].to_string());
+    else if (!came[place])
       text += fmt::format("; earlier work on {} has not completed, its device thread: {}", places_[place].to_string(),
-                          device_activity(places_[place]));
+                          device_activity(local_name(places_[place], own_process())));
   return text;
 }
 

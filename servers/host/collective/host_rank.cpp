@@ -51,7 +51,7 @@ void HostRankLaunch::release(LaunchGrant&& grant) noexcept {
   operation_ = std::static_pointer_cast<HostOperation>(std::move(grant.operation));
   operation_->open(sequence_);
   operation_->set_buffers(place_, buffers);
-  const HostEvent all_have_arrived{std::shared_ptr<Timeline>(operation_, &operation_->arrived), operation_->ranks()};
+  const HostEvent all_have_arrived{std::shared_ptr<Timeline>(operation_, &operation_->arrived), operation_->arrivals()};
   arrive_->waits = std::move(waits);
   work_->waits.push_back(all_have_arrived);
   end_->waits.push_back({std::shared_ptr<Timeline>(operation_, &operation_->done), operation_->shares()});
@@ -146,9 +146,9 @@ HostRank::HostRank(std::shared_ptr<Communicator> communicator, CommunicatorNumbe
 
 StreamPosition HostRank::submit(CollectiveSubmission submission, const std::shared_ptr<HostRankLaunch>& launch,
                                 HostStream& stream) {
-  if (rank() == 0 && submission.failure == nullptr)
+  if (is_first_of_process() && submission.failure == nullptr)
     submission.operation = HostOperation::make(submission.requests, devices_in_order(submission.requests.front()),
-                                               communicator()->timeout());
+                                               communicator()->timeout(), shared());
   launch->prepare(submitted_ + 1, submission.requests, stream);
   submission.launch = launch;
   stream.collectives_in_flight.fetch_add(1, std::memory_order_relaxed);
@@ -178,6 +178,7 @@ void HostRank::publish_end(std::shared_ptr<HostRankLaunch> ended) noexcept {
     }
   }
   timeline_->advance_to(begin_ + last);
+  if (last != 0 && shared()) communicator()->sequencer().note_completed(number(), rank(), last);
 }
 
 }  // namespace cox::detail

@@ -124,7 +124,6 @@ class HostRank : public CommunicatorRank, public std::enable_shared_from_this<Ho
 
   // For its launches, any thread:
 
-  [[nodiscard]] DeviceId device() const noexcept { return devices().devices()[rank()]; }
   [[nodiscard]] const HostStreamList& streams() const noexcept { return *streams_; }
   /// Publishes the end of a launch. Launches may end in any order; their ends are published in the order of submission.
   void publish_end(std::shared_ptr<HostRankLaunch> ended) noexcept;

@@ -3,6 +3,7 @@
 #include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/world_process.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
@@ -13,6 +14,7 @@
 #include <coxswain/servers/host/server/host_work.hpp>
 #include <coxswain/servers/host/stream/stream_sync.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <functional>
@@ -45,8 +47,11 @@ HostOptions options_for(DeviceId device) {
 }
 
 void require_host_devices(const CommunicationId& devices) {
-  const DeviceId last = devices.devices().back();  // the one with the highest index, since all have one type
-  if (last.type == host_device_type && last.index < host_device_count()) return;
+  // Of devices of other processes, those know how many there are.
+  const auto exists = [count = host_device_count(), own = own_process()](DeviceId device) {
+    return device.type == host_device_type && (detail::local_name(device, own).process != 0 || device.index < count);
+  };
+  if (std::ranges::all_of(devices.devices(), exists)) return;
   throw CollectiveError(CollectiveError::Kind::Validation,
                         "communicator " + devices.to_string() + " refused: there are " +
                             std::to_string(host_device_count()) + " host devices, counted from 0",
