@@ -186,9 +186,15 @@ TEMPLATE_TEST_CASE("L11: a hundred thousand futures dropped at any moment under 
   };
   crowd.have_most_under_way();
   crowd.run(futures_of_each / 10);  // what was under way is let go of
-  const long blocks = blocks_left();
-  crowd.run(futures_of_each);
-  const long grown = blocks_left() - blocks;
+  // What is kept for the most that was under way grows once, when threads are held up longer than ever before; memory
+  // that futures leave behind grows in each run.
+  long grown = 0;
+  for (int run = 0; run < 3; ++run) {
+    const long blocks = blocks_left();
+    crowd.run(futures_of_each);
+    grown = blocks_left() - blocks;
+    if (grown < 500) break;
+  }
   REQUIRE(grown < 500);
 }
 
