@@ -141,6 +141,7 @@ TEST_CASE("cox run gives up when the limit of restarts is reached, and says so")
 
 TEST_CASE("Other ends restart the program only if --on names them") {
   const std::string twice = "[ $COX_RESTART = 1 ] && exit 0; ";
+  CHECK(code_of(run_script(twice + "exit 87")) == 0);  // the loss of the world
   CHECK(code_of(run_script(twice + "exit 75", {"--on", "1,75"})) == 0);
   CHECK(code_of(run_script(twice + "exit 74", {"--on", "1,75"})) == 74);
   CHECK(code_of(run_script(twice + "exit 86", {"--on", "1,75"})) == 0);

@@ -11,6 +11,7 @@ enum class ExitCode : int {
   BadArguments = 2,  ///< The arguments or the settings are not valid.
   NoDevice = 3,      ///< A device, or the necessary memory or thread, is not available.
   GpuFault = 86,     ///< A fault of a kernel or GPU has made all GPUs of the process unusable.
+  WorldGone = 87,    ///< The process cannot continue without its world, which must be started again.
 };
 static_assert(static_cast<int>(ExitCode::GpuFault) == gpu_fault_exit_code);
 

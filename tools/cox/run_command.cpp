@@ -6,6 +6,7 @@
 #include <coxswain/tools/cox/supervisor/control_socket.hpp>
 #include <coxswain/tools/cox/supervisor/exclusive_devices.hpp>
 #include <coxswain/tools/cox/supervisor/supervisor.hpp>
+#include <coxswain/tools/cox/supervisor/world_supervisor.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -18,6 +19,7 @@ namespace cox::tools {
 namespace {
 
 constexpr std::uint64_t max_restarts = 1'000'000;
+constexpr std::uint64_t max_processes = std::numeric_limits<std::uint16_t>::max();
 
 }  // namespace
 
@@ -34,6 +36,16 @@ RunCommand::RunCommand(CLI::App& app)
                   "Longest wait before a restart; after a run of at least this time, the wait is --backoff again")
       ->capture_default_str();
   command_.add_option("--on", on_, "Also restart after these exit codes, or after any signal: CODE,CODE,signal");
+  command_
+      .add_option("--processes", processes_,
+                  "Run this many processes of the program on this host as one world, and restart them together; with "
+                  "2 or more there is no kept memory, --kept-limit, --standby, --status or --reload")
+      ->capture_default_str();
+  command_
+      .add_option("--grace", grace_,
+                  "With --processes: when a process has failed, how long the others may take to end before they are "
+                  "sent SIGTERM; after 5 s more they are killed")
+      ->capture_default_str();
   command_.add_option("--kept-limit", kept_limit_, "Most bytes of kept memory that are held, such as 64GiB")
       ->capture_default_str();
   command_.add_flag(
@@ -79,7 +91,15 @@ ExitCode RunCommand::query(std::string_view request, const std::string& process,
   }
 }
 
+void RunCommand::refuse_options_of_one_process() const {
+  for (const char* option : {"--kept-limit", "--standby", "--status", "--reload"})
+    if (command_.count(option) != 0)
+      throw ArgumentError(std::string(option) + " is for one process: not together with --processes " + processes_);
+}
+
 ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const {
+  const std::uint64_t processes = parse_count("--processes", processes_, 1, max_processes);
+  if (processes > 1) refuse_options_of_one_process();
   if (command_.count("--status") != 0) return query(Supervisor::status_request, status_, out, err);
   if (command_.count("--reload") != 0) return query(Supervisor::reload_request, reload_, out, err);
   SupervisorOptions options;
@@ -91,9 +111,15 @@ ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, st
   if (!on_.empty()) options.causes = RestartCauses::parse("--on", on_);
   options.kept_limit = parse_size("--kept-limit", kept_limit_);
   options.standby = standby_;
+  const WorldGrace grace{.before_terminate = parse_time("--grace", grace_, std::chrono::nanoseconds(0))};
   if (program.empty() || program.front().empty())
     throw ArgumentError("a program is needed: cox run [options] -- PROGRAM ARGUMENTS");
   try {
+    if (processes > 1)
+      return static_cast<ExitCode>(
+          WorldSupervisor(std::move(program),
+                          {.processes = processes, .limits = limits, .causes = options.causes, .grace = grace}, err)
+              .run());
     if (const std::string devices = standby_ ? exclusive_devices() : ""; !devices.empty()) {
       err << "cox run: --standby needs two processes on each GPU, but only one at a time may use " << devices
           << " (nvidia-smi -c)\n";

@@ -13,7 +13,8 @@ class App;
 
 namespace cox::tools {
 
-/// `cox run -- program arguments...`: runs a program, and restarts it after a GPU fault.
+/// `cox run -- program arguments...`: runs a program, or several processes of it as one world, and restarts it after a
+/// GPU fault.
 class RunCommand {
  public:
   /// Registers the subcommand with `app`. `app` must outlive this object.
@@ -30,6 +31,8 @@ class RunCommand {
  private:
   [[nodiscard]] ExitCode query(std::string_view request, const std::string& process, std::ostream& out,
                                std::ostream& err) const;
+  // Throws ArgumentError for options that a world of several processes does not have.
+  void refuse_options_of_one_process() const;
 
   CLI::App& command_;
   std::string restarts_ = "10";
@@ -37,6 +40,8 @@ class RunCommand {
   std::string backoff_ = "1s";
   std::string backoff_max_ = "1min";
   std::string on_;
+  std::string processes_ = "1";
+  std::string grace_ = "10s";
   std::string kept_limit_ = "1048576GiB";
   bool standby_ = false;
   std::string status_;  // process ids; "0": the only one

@@ -1,11 +1,13 @@
 #include <coxswain/tools/cox/supervisor/caught_signals.hpp>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <ctime>
 #include <system_error>
 
 namespace cox::tools {
@@ -53,12 +55,22 @@ std::optional<CaughtSignal> CaughtSignals::take() noexcept {
   return caught;
 }
 
+void CaughtSignals::wait(std::optional<std::chrono::nanoseconds> longest) const noexcept {
+  constexpr std::chrono::nanoseconds::rep second = 1'000'000'000;
+  const std::chrono::nanoseconds most =
+      std::max(longest.value_or(std::chrono::nanoseconds(0)), std::chrono::nanoseconds(0));
+  const timespec time{.tv_sec = most.count() / second, .tv_nsec = most.count() % second};
+  pollfd watched{.fd = read_, .events = POLLIN, .revents = 0};
+  static_cast<void>(ppoll(&watched, 1, longest ? &time : nullptr, nullptr));
+}
+
 bool CaughtSignals::requests_exit(int signal) noexcept {
   return std::find(signals.begin(), signals.begin() + exit_signals, signal) != signals.begin() + exit_signals;
 }
 
-bool CaughtSignals::is_passed_on(int signal) noexcept {
-  return std::find(signals.begin(), signals.begin() + passed_on, signal) != signals.begin() + passed_on;
+bool CaughtSignals::is_passed_on(const CaughtSignal& signal, From from) noexcept {
+  if (from == From::Processes && signal.from_kernel && signal.number != SIGHUP) return false;
+  return std::find(signals.begin(), signals.begin() + passed_on, signal.number) != signals.begin() + passed_on;
 }
 
 }  // namespace cox::tools

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <optional>
 
 namespace cox::tools {
@@ -17,6 +19,11 @@ struct CaughtSignal {
 /// ignored, except SIGCHLD. At most one object at a time.
 class CaughtSignals {
  public:
+  /// The sender of the signals to forward. A terminal sends SIGINT and SIGQUIT to the program as well, so that a
+  /// forwarded one would arrive twice. A terminal sends SIGHUP only to the session leader, so SIGHUP is always
+  /// forwarded.
+  enum class From : std::uint8_t { Anybody, Processes };
+
   /// Throws std::system_error.
   CaughtSignals();
   CaughtSignals(const CaughtSignals&) = delete;
@@ -27,11 +34,13 @@ class CaughtSignals {
   [[nodiscard]] int descriptor() const noexcept { return read_; }
   /// The oldest queued signal; nullopt if there is none. Does not block.
   [[nodiscard]] std::optional<CaughtSignal> take() noexcept;
+  /// Blocks until take() has a signal to return or the time has elapsed; may return early. std::nullopt: no time limit.
+  void wait(std::optional<std::chrono::nanoseconds> longest) const noexcept;
 
   /// True for SIGINT, SIGTERM, SIGHUP and SIGQUIT.
   [[nodiscard]] static bool requests_exit(int signal) noexcept;
-  /// True for SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2.
-  [[nodiscard]] static bool is_passed_on(int signal) noexcept;
+  /// True for SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 if that sender's signals are forwarded.
+  [[nodiscard]] static bool is_passed_on(const CaughtSignal& signal, From from) noexcept;
 
  private:
   // The last two are not forwarded. SIGCHLD makes descriptor() readable when a child has ended. SIGPIPE, for a write to

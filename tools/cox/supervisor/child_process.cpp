@@ -132,4 +132,11 @@ void ChildProcess::send(int signal) noexcept {
   if (!end()) kill(id_, signal);  // not reaped yet, so the process id cannot have been reused
 }
 
+int report_not_started(const std::string& program, const std::system_error& error, std::ostream& err) {
+  constexpr int cannot_run = 126;
+  constexpr int not_found = 127;
+  err << "cox run: cannot start '" << program << "': " << error.code().message() << "\n" << std::flush;
+  return error.code() == std::errc::no_such_file_or_directory ? not_found : cannot_run;
+}
+
 }  // namespace cox::tools

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 #include <map>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -38,5 +39,9 @@ class ChildProcess {
   pid_t id_ = -1;
   std::optional<ProgramEnd> end_;
 };
+
+/// Reports on `err` that the program cannot be started. Returns the exit code for this process: 127 if the program was
+/// not found, else 126.
+[[nodiscard]] int report_not_started(const std::string& program, const std::system_error& error, std::ostream& err);
 
 }  // namespace cox::tools

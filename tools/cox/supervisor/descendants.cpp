@@ -8,8 +8,11 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -28,16 +31,24 @@ pid_t process_of(std::string_view name) {
   return error == std::errc() && end == name.data() + name.size() ? process : 0;
 }
 
-// 0 if the process has gone.
-pid_t parent_of(pid_t process) {
+// The fields of /proc/PID/stat after the name, which may contain anything; all zeros if the process has gone.
+struct ProcessState {
+  char letter = 0;  // R, S, D, Z, ...
+  pid_t parent = 0;
+  std::uint64_t flags = 0;  // PF_... of the kernel
+};
+
+ProcessState state_of(pid_t process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   std::string line;
-  if (!std::getline(file, line)) return 0;
-  const std::size_t name_end = line.rfind(')');  // the name may contain anything; then come " S PARENT"
-  if (name_end == std::string::npos || name_end + 4 >= line.size()) return 0;
-  pid_t parent = 0;
-  std::from_chars(line.data() + name_end + 4, line.data() + line.size(), parent);
-  return parent;
+  if (!std::getline(file, line)) return {};
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return {};
+  std::istringstream rest(line.substr(name_end + 1));
+  ProcessState state;
+  std::int64_t ignored = 0;  // process group, session, terminal, and the process group of that
+  rest >> state.letter >> state.parent >> ignored >> ignored >> ignored >> ignored >> state.flags;
+  return state;
 }
 
 }  // namespace
@@ -53,7 +64,7 @@ std::vector<pid_t> children_of_this_process() {
   const pid_t self = getpid();
   std::vector<pid_t> children;
   while (const dirent* const entry = readdir(folder.get()))
-    if (const pid_t process = process_of(entry->d_name); process != 0 && parent_of(process) == self)
+    if (const pid_t process = process_of(entry->d_name); process != 0 && state_of(process).parent == self)
       children.push_back(process);
   return children;
 }
@@ -75,6 +86,12 @@ void reap_children(std::initializer_list<pid_t> others) {
   while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0 &&
          std::ranges::find(others, ended.si_pid) == others.end())
     static_cast<void>(waitpid(ended.si_pid, nullptr, WNOHANG));
+}
+
+bool is_ending(pid_t process) {
+  constexpr std::uint64_t exiting = 0x4;  // PF_EXITING, which a thread has before its files are closed
+  const ProcessState state = state_of(process);
+  return state.letter == 'Z' || state.letter == 'X' || (state.flags & exiting) != 0;
 }
 
 bool was_started_with(pid_t process, std::string_view variable, std::string_view value) {

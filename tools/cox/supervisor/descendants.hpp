@@ -19,6 +19,9 @@ void adopt_orphans();
 [[nodiscard]] bool kill_children(const std::function<bool(pid_t)>& is_spared);
 /// Reaps children that have ended, up to the first one in `others`, which are left to their owners. Does not block.
 void reap_children(std::initializer_list<pid_t> others);
+/// Whether the process has begun to end: the kernel closes its files, or it has ended and is not reaped. The peers of
+/// its connections can be notified, and end, before it can be reaped. False if that is not known.
+[[nodiscard]] bool is_ending(pid_t process);
 /// Whether the process was started with this value of an environment variable, as it and its forks keep it. False if it
 /// has ended, or if its environment cannot be read.
 [[nodiscard]] bool was_started_with(pid_t process, std::string_view variable, std::string_view value);

@@ -39,7 +39,8 @@ RestartCauses RestartCauses::parse(std::string_view option, std::string_view tex
 
 bool RestartCauses::contain(const ProgramEnd& end) const noexcept {
   if (end.signal != 0) return signals;
-  return end.code == static_cast<int>(ExitCode::GpuFault) || std::ranges::find(codes, end.code) != codes.end();
+  const auto code = static_cast<ExitCode>(end.code);
+  return code == ExitCode::GpuFault || code == ExitCode::WorldGone || std::ranges::find(codes, end.code) != codes.end();
 }
 
 }  // namespace cox::tools

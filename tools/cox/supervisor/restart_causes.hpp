@@ -7,9 +7,10 @@
 
 namespace cox::tools {
 
-/// The program ends that cause a restart: a GPU fault, and the exit codes and signals that the user added.
+/// The program ends that cause a restart: a GPU fault, the loss of the world, and the exit codes and signals that the
+/// user added.
 struct RestartCauses {
-  std::vector<int> codes;  ///< in addition to ExitCode::GpuFault
+  std::vector<int> codes;  ///< in addition to ExitCode::GpuFault and ExitCode::WorldGone
   bool signals = false;    ///< any signal
 
   /// Parses "1,75", "signal" or "1,signal". Throws ArgumentError, which names `option`.

@@ -1,8 +1,12 @@
 #include <coxswain/tools/cox/supervisor/restart_policy.hpp>
 
+#include <coxswain/runtime/config/duration.hpp>
+
 #include <algorithm>
 
 namespace cox::tools {
+
+std::string RestartLimits::to_string() const { return std::to_string(restarts) + " within " + format_duration(within); }
 
 std::optional<std::chrono::nanoseconds> RestartPolicy::restart(Clock::time_point now, std::chrono::nanoseconds ran) {
   while (!recent_.empty() && now - recent_.front() >= limits_.within) recent_.pop_front();

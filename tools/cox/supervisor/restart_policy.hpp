@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 
 namespace cox::tools {
 
@@ -14,6 +15,9 @@ struct RestartLimits {
   std::chrono::nanoseconds backoff{std::chrono::seconds(1)};  ///< delay before the first restart; doubles each time
   /// Maximum delay. A run of at least this length resets the delay to `backoff`.
   std::chrono::nanoseconds backoff_max{std::chrono::minutes(1)};
+
+  /// "10 within 1h".
+  [[nodiscard]] std::string to_string() const;
 };
 
 /// Counts the restarts of a program and computes the delay before each.

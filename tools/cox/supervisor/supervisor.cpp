@@ -20,7 +20,6 @@ namespace {
 using Clock = RestartPolicy::Clock;
 
 constexpr int cannot_run = 126;
-constexpr int not_found = 127;
 
 // Blocks until one of the descriptors is readable or the time has elapsed; may return early. Without `longest`, no time
 // limit.
@@ -71,8 +70,7 @@ int Supervisor::run() try {
       continue;
     }
     const auto delay = policy_.restart(Clock::now(), Clock::now() - began);
-    const std::string limit =
-        std::to_string(options_.limits.restarts) + " within " + format_duration(options_.limits.within);
+    const std::string limit = options_.limits.to_string();
     if (!delay) {
       report_end(end, "not restarted: the limit is " + limit);
       return end.exit_code();
@@ -83,20 +81,15 @@ int Supervisor::run() try {
     if (const auto signal = back_off(*delay)) return ProgramEnd{.code = 0, .signal = *signal}.exit_code();
   }
 } catch (const std::system_error& error) {
-  report_not_started(error);
-  return error.code() == std::errc::no_such_file_or_directory ? not_found : cannot_run;
+  return report_not_started(program_.front(), error, err_);
 }
 
 // A program that cannot be started, for instance while its file is being replaced, is tried again if memory is held for
 // it. Returns std::nullopt then.
 std::optional<ProgramEnd> Supervisor::try_run() try { return run_once(); } catch (const std::system_error& error) {
   if (!keeper_.holds_memory()) throw;
-  report_not_started(error);
+  static_cast<void>(report_not_started(program_.front(), error, err_));
   return std::nullopt;
-}
-
-void Supervisor::report_not_started(const std::system_error& error) {
-  err_ << "cox run: cannot start '" << program_.front() << "': " << error.code().message() << "\n" << std::flush;
 }
 
 std::unique_ptr<ChildProcess> Supervisor::start(std::uint64_t run, const std::filesystem::path& socket,
@@ -178,8 +171,7 @@ void Supervisor::forward(ChildProcess& child, From from) {
       exit_requested_ = true;
       if (standby_) standby_->end();
     }
-    const bool wanted = from == From::Anybody || !signal->from_kernel || signal->number == SIGHUP;
-    if (wanted && CaughtSignals::is_passed_on(signal->number)) child.send(signal->number);
+    if (CaughtSignals::is_passed_on(*signal, from)) child.send(signal->number);
   }
 }
 

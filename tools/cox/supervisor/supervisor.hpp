@@ -61,17 +61,13 @@ class Supervisor {
   static constexpr std::string_view reload_request = "reload";  ///< ends the program by SIGTERM, and starts it again
 
  private:
-  // The sender of the signals to forward. A terminal sends SIGINT and SIGQUIT to the program as well, so that a
-  // forwarded one would arrive twice. A terminal sends SIGHUP only to the session leader, so SIGHUP is always
-  // forwarded.
-  enum class From : std::uint8_t { Anybody, Processes };
+  using From = CaughtSignals::From;
 
   [[nodiscard]] std::optional<ProgramEnd> try_run();
   [[nodiscard]] ProgramEnd run_once();
   // Starts the program as the run of that number, with that socket of the keeper.
   [[nodiscard]] std::unique_ptr<ChildProcess> start(std::uint64_t run, const std::filesystem::path& socket,
                                                     bool as_standby);
-  void report_not_started(const std::system_error& error);
   // Readable when there is something to do.
   [[nodiscard]] std::vector<int> descriptors() const;
   [[nodiscard]] ProgramEnd wait_for(ChildProcess& child);

@@ -1,0 +1,99 @@
+#include <coxswain/tools/cox/supervisor/world_run.hpp>
+
+#include <coxswain/runtime/config/duration.hpp>
+#include <coxswain/tools/cox/exit_code.hpp>
+#include <coxswain/tools/cox/supervisor/descendants.hpp>
+#include <coxswain/tools/cox/supervisor/fault_summary.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+namespace cox::tools {
+namespace {
+
+// Of two failures at the same time, the one with the smaller value is taken for the cause of the other.
+int order_of_causes(const ProgramEnd& end) noexcept {
+  if (end.signal != 0 && end.signal != SIGABRT) return 1;
+  if (end.signal != 0) return 2;
+  switch (static_cast<ExitCode>(end.code)) {
+    case ExitCode::GpuFault: return 0;
+    case ExitCode::WorldGone: return 3;
+    default: return 2;
+  }
+}
+
+}  // namespace
+
+void WorldRun::add(std::unique_ptr<ChildProcess> child, std::filesystem::path report) {
+  members_.push_back({.child = std::move(child), .report = std::move(report), .end = std::nullopt});
+}
+
+bool WorldRun::tend() {
+  std::vector<std::size_t> failed;
+  for (std::size_t process = 0; process < members_.size(); ++process) {
+    Member& member = members_[process];
+    if (member.end) continue;
+    member.end = member.child->end();
+    if (member.end && member.end->exit_code() != 0) failed.push_back(process);
+  }
+  if (!failure_ && !failed.empty()) {
+    for (const std::size_t process : failed) members_[process].ended_with_first = true;
+    begin_grace();
+  }
+  for (const std::size_t process : failed) note_failure(process);
+  if (!runs()) return false;
+  if (due_ && Clock::now() >= *due_) force_end();
+  return true;
+}
+
+void WorldRun::begin_grace() {
+  for (Member& member : members_)
+    if (!member.end && is_ending(member.child->id())) member.ended_with_first = true;
+  state_ = State::InGrace;
+  due_ = Clock::now() + grace_.before_terminate;
+}
+
+void WorldRun::note_failure(std::size_t process) {
+  const Member& member = members_[process];
+  const bool is_first = !failure_;
+  const int order = order_of_causes(*member.end);
+  const bool may_be_cause = member.ended_with_first || order == 0;
+  if (is_first || (may_be_cause && order < order_of_causes(failure_->end)))
+    failure_ = Failure{.process = process, .end = *member.end, .report = member.report};
+  if (end_expected_) return;
+  const auto cause = fault_summary(member.report);
+  err_ << "cox run: " << name_of(process) << " " << member.end->to_string() << (cause ? ": " + *cause : "");
+  if (is_first && runs()) err_ << "; the others have " << format_duration(grace_.before_terminate) << " to end";
+  err_ << "\n" << std::flush;
+}
+
+void WorldRun::force_end() {
+  const bool terminates = state_ == State::InGrace;
+  const std::string after = format_duration(terminates ? grace_.before_terminate : grace_.before_kill);
+  for (std::size_t process = 0; process < members_.size(); ++process)
+    if (!members_[process].end)
+      err_ << "cox run: " << name_of(process) << " has not ended within " << after << ", and is sent "
+           << (terminates ? "SIGTERM" : "SIGKILL") << "\n";
+  err_ << std::flush;
+  send(terminates ? SIGTERM : SIGKILL);
+  state_ = terminates ? State::Terminated : State::Killed;
+  due_.reset();
+  if (terminates) due_ = Clock::now() + grace_.before_kill;
+}
+
+void WorldRun::send(int signal) noexcept {
+  for (const Member& member : members_)
+    if (!member.end) member.child->send(signal);
+}
+
+bool WorldRun::runs() const noexcept {
+  return std::ranges::any_of(members_, [](const Member& member) { return !member.end; });
+}
+
+std::string WorldRun::name_of(std::size_t process) const {
+  return "process " + std::to_string(process) + " (pid " + std::to_string(members_[process].child->id()) + ") of '" +
+         program_ + "'";
+}
+
+}  // namespace cox::tools

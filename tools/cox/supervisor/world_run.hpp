@@ -1,0 +1,90 @@
+#pragma once
+
+#include <coxswain/tools/cox/supervisor/child_process.hpp>
+#include <coxswain/tools/cox/supervisor/program_end.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace cox::tools {
+
+/// How long the other processes of a world may continue after one has failed.
+struct WorldGrace {
+  std::chrono::nanoseconds before_terminate{std::chrono::seconds(10)};  ///< from the failure to SIGTERM
+  std::chrono::nanoseconds before_kill{std::chrono::seconds(5)};        ///< from SIGTERM to SIGKILL
+};
+
+/// The processes of one run of a world (cox run --processes). The end of a process with an exit code other than 0, or
+/// by a signal, is a failure. The first one limits the time of the others:
+///
+///     runs --(failure)--> in grace --(before_terminate)--> SIGTERM sent --(before_kill)--> SIGKILL sent
+///
+/// The destructor kills the processes that still run. One thread.
+class WorldRun {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// A process that failed.
+  struct Failure {
+    std::size_t process = 0;  ///< its number
+    ProgramEnd end;
+    std::filesystem::path report;  ///< of its GPU fault; need not exist
+  };
+
+  /// `program`: its name in reports on `err`, which must outlive this object.
+  WorldRun(std::string program, const WorldGrace& grace, std::ostream& err)
+      : program_(std::move(program)), grace_(grace), err_(err) {}
+
+  /// Adds the process of the next number. `report`: the file for the report of its GPU fault.
+  void add(std::unique_ptr<ChildProcess> child, std::filesystem::path report);
+  /// Finds the processes that have ended, reports each failure, and sends SIGTERM and SIGKILL at their times. Returns
+  /// whether any process still runs. Does not block.
+  [[nodiscard]] bool tend();
+  /// When tend() is to be called at the latest; std::nullopt: when a process has ended.
+  [[nodiscard]] std::optional<Clock::time_point> due() const noexcept { return due_; }
+  /// Sends a signal to all processes that run.
+  void send(int signal) noexcept;
+  /// Failures are not reported from now on: the user has requested the end.
+  void expect_end() noexcept { end_expected_ = true; }
+  /// The first failure; std::nullopt: none. The failure of a process can cause that of others, which may be found
+  /// before: the kernel closes the connections of a process before it reports its end. So of processes that end at the
+  /// same time, one that was ended by a signal other than SIGABRT counts as the first, and those with
+  /// ExitCode::WorldGone as the last. A GPU fault always counts as the first failure: other processes are notified of
+  /// it while its process still runs.
+  [[nodiscard]] const std::optional<Failure>& failure() const noexcept { return failure_; }
+
+ private:
+  enum class State : std::uint8_t { Runs, InGrace, Terminated, Killed };
+
+  struct Member {
+    std::unique_ptr<ChildProcess> child;
+    std::filesystem::path report;
+    std::optional<ProgramEnd> end;  // std::nullopt: it runs
+    bool ended_with_first = false;  // at the same time as the first process that failed
+  };
+
+  void begin_grace();
+  void note_failure(std::size_t process);
+  void force_end();
+  [[nodiscard]] bool runs() const noexcept;
+  // "process 1 (pid 4711) of 'train'".
+  [[nodiscard]] std::string name_of(std::size_t process) const;
+
+  const std::string program_;
+  const WorldGrace grace_;
+  std::ostream& err_;
+  std::vector<Member> members_;  // by number
+  State state_ = State::Runs;
+  std::optional<Clock::time_point> due_;
+  std::optional<Failure> failure_;
+  bool end_expected_ = false;
+};
+
+}  // namespace cox::tools
