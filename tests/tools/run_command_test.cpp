@@ -154,7 +154,7 @@ TEST_CASE("A signal to cox run reaches the program, which is then not started ag
     const std::string name(signal);
     CAPTURE(name);
     const Command command =
-        run_script("trap 'kill $!; exit 86' " + name + "; sleep 60 & kill -" + name + " $PPID; wait");
+        run_script("trap 'kill -9 $!; exit 86' " + name + "; sleep 60 & kill -" + name + " $PPID; wait");
     CHECK(code_of(command) == 86);
     CHECK(command.err.empty());
   }
@@ -189,7 +189,7 @@ TEST_CASE("cox run and its program end when the terminal of their session goes a
 
 TEST_CASE("SIGUSR1 reaches the program and leaves the rest as it is") {
   const Command command =
-      run_script("[ $COX_RESTART = 1 ] && exit 0; trap 'kill $!; exit 86' USR1; sleep 60 & kill -USR1 $PPID; wait");
+      run_script("[ $COX_RESTART = 1 ] && exit 0; trap 'kill -9 $!; exit 86' USR1; sleep 60 & kill -USR1 $PPID; wait");
   CHECK(code_of(command) == 0);
 }
 
