@@ -39,11 +39,12 @@ Communicator::Communicator(Sequencer& sequencer, CommunicationId devices, std::c
     : sequencer_(sequencer),
       devices_(std::move(devices)),
       timeout_(timeout),
-      all_(named(sequencer_.open(devices_, timeout_), devices_)) {}
+      all_(with_recorder(sequencer_.open(devices_, timeout_), devices_)) {}
 
 Communicator::~Communicator() { close(nullptr); }
 
-Communicator::OperationSequence Communicator::named(CommunicatorNumber number, const CommunicationId& devices) const {
+Communicator::OperationSequence Communicator::with_recorder(CommunicatorNumber number,
+                                                            const CommunicationId& devices) const {
   OperationSequence sequence{number, sequencer_.recorder(number)};
   log::write(LogSubsystem::Collectives, LogLevel::Debug, [&] {
     return "communicator " + std::to_string(static_cast<std::uint64_t>(number)) + " " + devices.to_string() +
@@ -77,7 +78,7 @@ CommunicatorNumber Communicator::transfers(DeviceId from, DeviceId to) {
     std::map<Direction, OperationSequence> made;
     OperationSequence& sequence = made[direction];
     const CommunicatorNumber number = sequencer_.open_transfers(all_.number, from, to, timeout_);
-    sequence = named(number, CommunicationId(std::array{from, to}));
+    sequence = with_recorder(number, CommunicationId(std::array{from, to}));
     if (aborted) sequencer_.abort(number, cause);  // before any rank can submit to it
     if (add(made, aborted)) return number;
     sequencer_.close(number);

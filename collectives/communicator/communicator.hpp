@@ -75,7 +75,7 @@ class Communicator {
     std::shared_ptr<FlightRecorder> recorder;  // stays valid after the sequencer has closed it
   };
 
-  [[nodiscard]] OperationSequence named(CommunicatorNumber number, const CommunicationId& devices) const;
+  [[nodiscard]] OperationSequence with_recorder(CommunicatorNumber number, const CommunicationId& devices) const;
   /// Adds the new sequence. Returns false if there already is one for its direction, the communicator is closed, or
   /// aborted_ is no longer equal to `aborted`.
   [[nodiscard]] bool add(std::map<Direction, OperationSequence>& made, bool aborted) noexcept;

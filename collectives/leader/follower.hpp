@@ -16,8 +16,8 @@ namespace cox::detail::world {
 class Follower final : public WorldOrder {
  public:
   /// `send` sends a message to the leader. It is called with the sequencer's lock held, must keep the order of the
-  /// calls, /// and must neither throw nor block. `fail` is called if a message cannot be made for want of memory: the
-  /// world must be given up soon; it must not allocate. `sequencer` must outlive the object.
+  /// calls, and must neither throw nor block. `fail` is called if a message cannot be made for want of memory: this
+  /// process must leave the world soon; it must not allocate. `sequencer` must outlive the object.
   Follower(Sequencer& sequencer, std::function<void(Message)> send, std::function<void()> fail);
 
   void open(CommunicatorNumber number, const SharedSequence& sequence,

@@ -307,7 +307,7 @@ void code(Coder& coder, M& message) {
   code(coder, message.of);
   coder.list(message.ranks, max_devices, input_of_rank_bytes, [](auto& c, auto& rank) { code(c, rank); });
 }
-template <class Coder, Is<GivenUp> M>
+template <class Coder, Is<AbortedOperation> M>
 void code(Coder& coder, M& message) {
   code(coder, message.of);
   coder.kind(message.kind);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/collectives/store/world_token.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
@@ -45,7 +46,7 @@ inline constexpr std::chrono::milliseconds max_timeout{1'000'000'000'000};  ///<
 inline constexpr std::uint16_t all_ranks = 0xffff;
 inline constexpr std::uint16_t no_process = 0xffff;
 
-using Token = std::array<std::byte, 16>;
+using Token = WorldToken;
 
 /// Which sequence of an instance: that of all ranks, or of the transfers from one rank to another. Both members are
 /// all_ranks, or neither is.
@@ -282,16 +283,16 @@ struct Inputs {
   friend bool operator==(const Inputs&, const Inputs&) = default;
 };
 /// The sender will not complete the operation.
-struct GivenUp {
+struct AbortedOperation {
   OperationOfAll of = {};
   CollectiveError::Kind kind = CollectiveError::Kind::Aborted;
   std::string text = {};
 
-  friend bool operator==(const GivenUp&, const GivenUp&) = default;
+  friend bool operator==(const AbortedOperation&, const AbortedOperation&) = default;
 };
 
 using Message = std::variant<Hello, Rejected, Welcome, Heartbeat, Bye, Open, Ask, Refuse, Break, Progress, Close,
-                             Answer, Release, Refused, Broken, Why, Gone, Joined, DataHello, Inputs, GivenUp>;
+                             Answer, Release, Refused, Broken, Why, Gone, Joined, DataHello, Inputs, AbortedOperation>;
 
 /// The message as bytes: one for its type (its place in Message, plus 1), then its members in their order, little
 /// endian, without padding. Texts and lists begin with their length. Throws MalformedMessage if it is larger than its

@@ -87,11 +87,10 @@ void OpenCommunicators::ask_ready(CommunicatorSequence& communicator) noexcept {
     const std::uint64_t sequence = communicator.next_to_ask();
     const WaitingOperation* const next = communicator.waiting(sequence);
     if (next == nullptr) return;
-    if (leader_ == nullptr) {  // the operation is refused
-    } else if (next->grant.refusal != nullptr) {
-      leader_->refuse({communicator.number(), sequence}, next->grant.refusal);
+    if (next->grant.refusal != nullptr) {
+      if (leader_ != nullptr) leader_->refuse({communicator.number(), sequence}, next->grant.refusal);
     } else {
-      if (!communicator.complete(*next)) return;
+      if (leader_ == nullptr || !communicator.complete(*next)) return;
       if (hold_of_ask(*next)) return held_.push_back(&communicator);
       try {
         leader_->ask({communicator.number(), sequence}, next->arrived.front().requests, awaited_by(*next));

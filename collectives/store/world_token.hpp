@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace cox::detail {
@@ -33,6 +34,12 @@ using WorldToken = std::array<std::byte, 16>;
   if (all == 0) return std::nullopt;
   return token;
 }
+
+/// The token as 32 hexadecimal digits, as parse_token() takes it.
+[[nodiscard]] std::string to_hexadecimal(const WorldToken& token);
+
+/// A token that cannot be guessed. Throws std::system_error if the system has no random numbers.
+[[nodiscard]] WorldToken random_token();
 
 /// Whether the tokens are equal. The time does not depend on where they differ, so that a peer cannot guess a token
 /// byte by byte.

@@ -14,7 +14,7 @@
 namespace cox::detail::world {
 namespace {
 
-constexpr std::size_t most_given_up = 4096;  // operations that others have given up before they were released here
+constexpr std::size_t most_aborted = 4096;  // operations that others have aborted before they were released here
 
 void remove(std::vector<std::uint16_t>& from, std::uint16_t process) noexcept { std::erase(from, process); }
 bool contains(const std::vector<std::uint16_t>& processes, std::uint16_t process) noexcept {
@@ -29,10 +29,10 @@ InputOfRank input_of(const RankPart& part) {
   return input;
 }
 
-std::exception_ptr given_up_error(const GivenUp& message, const std::string& process) noexcept {
+std::exception_ptr aborted_error(const AbortedOperation& message, const std::string& process) noexcept {
   try {
-    return std::make_exception_ptr(CollectiveError(
-        message.kind, process + " has given up the operation: " + message.text, std::source_location()));
+    return std::make_exception_ptr(
+        CollectiveError(message.kind, process + " has aborted the operation: " + message.text, std::source_location()));
   } catch (...) {
     return std::current_exception();
   }
@@ -67,8 +67,8 @@ void DataExchange::expect(const SharedOperation& shared, const std::vector<std::
       if (gone_[processes.back()] && !failed) failed = gone_[processes.back()];
       if (links_[processes.back()]) waiting.push_back(links_[processes.back()]);
     }
-    if (const auto given = given_up_.extract(name); given && !failed)
-      failed = given_up_error(given.mapped().first, name_of_(given.mapped().second));
+    if (const auto given = aborted_.extract(name); given && !failed)
+      failed = aborted_error(given.mapped().first, name_of_(given.mapped().second));
     active_.emplace(name, Active{.operation = operation,
                                  .key = ++last_key_,
                                  .is_withdrawn = std::make_shared<std::atomic<bool>>(false),
@@ -89,7 +89,7 @@ void DataExchange::send(const SharedOperation& shared, std::vector<Parcel> parce
     {
       const std::lock_guard lock(mutex_);
       const auto found = active_.find(name);
-      if (found == active_.end()) return;  // given up
+      if (found == active_.end()) return;  // aborted
       found->second.has_sent = true;
       key = found->second.key;
       is_withdrawn = found->second.is_withdrawn;
@@ -121,7 +121,7 @@ void DataExchange::send(const SharedOperation& shared, std::vector<Parcel> parce
   }
 }
 
-void DataExchange::give_up(const SharedOperation& shared, const std::exception_ptr& why) noexcept {
+void DataExchange::abort(const SharedOperation& shared, const std::exception_ptr& why) noexcept {
   try {
     const OperationOfAll name = world::name_of(shared);
     Active ended{};
@@ -140,7 +140,7 @@ void DataExchange::give_up(const SharedOperation& shared, const std::exception_p
     for (const auto& link : links) link->queue().withdraw(ended.key);
     for (const auto& link : links) {
       static_cast<void>(link->queue().push(
-          {.head = frame_of(GivenUp{.of = name, .kind = kind_of(why), .text = describe_cause(why)})}));
+          {.head = frame_of(AbortedOperation{.of = name, .kind = kind_of(why), .text = describe_cause(why)})}));
       link->resume();  // it may wait for the place of the operation's inputs
     }
   } catch (...) {  // no memory: the others will notice by their deadlines
@@ -155,7 +155,7 @@ void DataExchange::add(std::uint16_t process, std::shared_ptr<DataLink> link) {
   }
   added.start({.place = [this, process](const Inputs& inputs) { return place(process, inputs); },
                .received = [this, process](const Inputs& inputs) { return received(process, inputs); },
-               .given_up = [this, process](const GivenUp& message) { return given_up(process, message); },
+               .aborted = [this, process](const AbortedOperation& message) { return aborted(process, message); },
                .ended =
                    [this, process](const std::string& why) {
                      lose(process, collective_error(CollectiveError::Kind::ProcessGone,
@@ -180,7 +180,7 @@ void DataExchange::lose(std::uint16_t process, const std::exception_ptr& why) no
   }
   // What has been sent may not have been counted yet, so what has not been sent decides.
   std::deque<SendQueue::Item> dropped;
-  if (lost) dropped = lost->queue().close();  // before give_up() can miss it
+  if (lost) dropped = lost->queue().close();  // before abort() can miss it
   std::vector<std::shared_ptr<Operation>> failed;
   try {
     const std::lock_guard lock(mutex_);
@@ -214,15 +214,12 @@ DataLink::Place DataExchange::place(std::uint16_t process, const Inputs& inputs)
   std::vector<RankExchange::Announced> announced;
   for (const InputOfRank& rank : inputs.ranks)
     announced.push_back({.place = rank.place, .is_refused = !rank.refusal.empty(), .bytes = rank.bytes});
-  if (!operation->expects(static_cast<std::uint16_t>(process + 1), announced)) return {.kind = Kind::Wrong};
   DataLink::Place place{.kind = Kind::Known, .memory = {}, .owner = operation};
-  for (const InputOfRank& rank : inputs.ranks)
-    for (std::size_t request = 0; request < rank.bytes.size(); ++request) {
-      if (rank.bytes[request] == 0) continue;
-      const auto memory = operation->memory_for(rank.place, request, static_cast<std::size_t>(rank.bytes[request]));
-      if (memory.empty()) return {.kind = Kind::Wrong};
-      place.memory.push_back(memory);
-    }
+  switch (operation->accept(static_cast<std::uint16_t>(process + 1), announced, place.memory)) {
+    case Operation::Answer::Accepted: break;
+    case Operation::Answer::Wrong: return {.kind = Kind::Wrong};
+    case Operation::Answer::Aborted: return {.kind = Kind::Discard};
+  }
   return place;
 }
 
@@ -231,7 +228,7 @@ bool DataExchange::received(std::uint16_t process, const Inputs& inputs) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = active_.find(inputs.of);
-    if (found == active_.end()) return true;  // given up meanwhile
+    if (found == active_.end()) return true;  // aborted meanwhile
     operation = found->second.operation;
     remove(found->second.awaited, process);
     std::shared_ptr<Operation> erased;
@@ -241,17 +238,17 @@ bool DataExchange::received(std::uint16_t process, const Inputs& inputs) {
                              [&](const InputOfRank& rank) { return operation->received(rank.place, rank.refusal); });
 }
 
-bool DataExchange::given_up(std::uint16_t process, const GivenUp& message) {
+bool DataExchange::aborted(std::uint16_t process, const AbortedOperation& message) {
   {
     const std::lock_guard lock(mutex_);
     if (!active_.contains(message.of)) {
       if (is_over(message.of)) return true;
-      if (given_up_.size() >= most_given_up) return false;
-      given_up_.emplace(message.of, std::pair(message, process));
+      if (aborted_.size() >= most_aborted) return false;
+      aborted_.emplace(message.of, std::pair(message, process));
       return true;
     }
   }
-  fail(message.of, given_up_error(message, name_of_(process)));
+  fail(message.of, aborted_error(message, name_of_(process)));
   return true;
 }
 
@@ -261,7 +258,7 @@ void DataExchange::note_sent(const OperationOfAll& name, std::uint16_t process) 
   {
     const std::lock_guard lock(mutex_);
     const auto found = active_.find(name);
-    if (found == active_.end()) return;  // given up
+    if (found == active_.end()) return;  // aborted
     remove(found->second.unsent, process);
     if (!found->second.unsent.empty()) return;
     operation = found->second.operation;
@@ -276,7 +273,7 @@ void DataExchange::fail(const OperationOfAll& name, const std::exception_ptr& wh
     const std::lock_guard lock(mutex_);
     if (const auto found = active_.find(name); found != active_.end()) operation = found->second.operation;
   }
-  if (operation) operation->failed(why);  // which gives it up
+  if (operation) operation->failed(why);  // which aborts it
 }
 
 // Under the lock.

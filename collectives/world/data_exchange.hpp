@@ -34,7 +34,7 @@ class DataExchange final : public RankExchange {
   void expect(const SharedOperation& name, const std::vector<std::uint16_t>& from,
               const std::shared_ptr<Operation>& operation) override;
   void send(const SharedOperation& name, std::vector<Parcel> parcels) noexcept override;
-  void give_up(const SharedOperation& name, const std::exception_ptr& why) noexcept override;
+  void abort(const SharedOperation& name, const std::exception_ptr& why) noexcept override;
 
   // The thread of the links:
 
@@ -68,7 +68,7 @@ class DataExchange final : public RankExchange {
 
   [[nodiscard]] DataLink::Place place(std::uint16_t process, const Inputs& inputs);
   [[nodiscard]] bool received(std::uint16_t process, const Inputs& inputs);
-  [[nodiscard]] bool given_up(std::uint16_t process, const GivenUp& message);
+  [[nodiscard]] bool aborted(std::uint16_t process, const AbortedOperation& message);
   void note_sent(const OperationOfAll& name, std::uint16_t process) noexcept;
   void fail(const OperationOfAll& name, const std::exception_ptr& why) noexcept;
   [[nodiscard]] bool is_over(const OperationOfAll& name) const;
@@ -83,8 +83,8 @@ class DataExchange final : public RankExchange {
   std::vector<std::exception_ptr> gone_;
   std::map<OperationOfAll, Active, ByName> active_;
   std::map<SequenceName, Progress> expected_;
-  std::map<OperationOfAll, std::pair<GivenUp, std::uint16_t>, ByName>
-      given_up_;  // by others, before they were expected here
+  std::map<OperationOfAll, std::pair<AbortedOperation, std::uint16_t>, ByName>
+      aborted_;  // by others, before they were expected here
   std::uint64_t last_key_ = 0;
 };
 

@@ -115,8 +115,8 @@ bool DataLink::read_message() {
         inputs_ = std::move(*inputs);
         return find_place();
       }
-      const auto* const given_up = std::get_if<GivenUp>(&message);
-      if (given_up == nullptr || !handlers_.given_up(*given_up)) {
+      const auto* const aborted = std::get_if<AbortedOperation>(&message);
+      if (aborted == nullptr || !handlers_.aborted(*aborted)) {
         end("it sent a message that does not belong here");
         return false;
       }

@@ -35,7 +35,7 @@ class DataLink : public std::enable_shared_from_this<DataLink> {
     std::function<Place(const Inputs&)> place;
     /// All bytes have arrived in their place. Returns false if that ends the connection.
     std::function<bool(const Inputs&)> received;
-    std::function<bool(const GivenUp&)> given_up;
+    std::function<bool(const AbortedOperation&)> aborted;
     /// The connection has ended, for this reason; called once, unless close() was called before.
     std::function<void(const std::string& why)> ended;
   };

@@ -38,12 +38,15 @@ class RankExchange {
   /// must not block.
   class Operation {
    public:
-    /// Whether this is what the operation expects of a process: each of its ranks, with the sizes of all requests.
-    [[nodiscard]] virtual bool expects(std::uint16_t process, const std::vector<Announced>& ranks) const = 0;
-    /// Where the input of a rank of another process for a request goes; must be `bytes` long and stay valid until
-    /// received(). Returns an empty span if that is not what the operation expects: the other process is wrong.
-    [[nodiscard]] virtual std::span<std::byte> memory_for(std::uint16_t place, std::size_t request,
-                                                          std::size_t bytes) noexcept = 0;
+    enum class Answer : std::uint8_t {
+      Accepted,
+      Wrong,    ///< not what the operation expects: each rank of the process, with the sizes of all requests
+      Aborted,  ///< No memory: the operation has been aborted.
+    };
+    /// A process gives the inputs of its ranks. If they are accepted, adds to `memory` where they go: a part for each
+    /// input that has bytes, in their order. The memory stays valid until received().
+    [[nodiscard]] virtual Answer accept(std::uint16_t process, const std::vector<Announced>& ranks,
+                                        std::vector<std::span<std::byte>>& memory) noexcept = 0;
     /// All that the rank gives has arrived. Returns false if that is not what the operation expects.
     [[nodiscard]] virtual bool received(std::uint16_t place, const std::string& refusal) noexcept = 0;
     /// All parts of this process are sent: their memory is not read any more.
@@ -71,7 +74,7 @@ class RankExchange {
   /// returns, the memory of the parts is not read any more; a call of the operation that is in progress on the other
   /// thread may still end. Does nothing if the operation is not expected, or all its parts have arrived and been sent.
   /// May be called in a call of the operation.
-  virtual void give_up(const SharedOperation& name, const std::exception_ptr& why) noexcept = 0;
+  virtual void abort(const SharedOperation& name, const std::exception_ptr& why) noexcept = 0;
 
   /// That of the world that this process has joined; nullptr if there is none.
   [[nodiscard]] static RankExchange* of_process() noexcept;

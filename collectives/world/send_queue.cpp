@@ -78,11 +78,11 @@ void SendQueue::send_some(std::unique_lock<std::mutex>& lock) noexcept {
         try {
           wait_writable_();
         } catch (...) {  // no memory to wait
-          give_up_connection();
+          break_connection();
         }
         return;
       }
-      return give_up_connection();
+      return break_connection();
     }
     first_sent_ += static_cast<std::size_t>(sent);
     while (!items_.empty() && first_sent_ >= bytes_of(items_.front())) {
@@ -98,7 +98,7 @@ void SendQueue::send_some(std::unique_lock<std::mutex>& lock) noexcept {
 }
 
 // The readers of both ends then find that the connection has ended.
-void SendQueue::give_up_connection() noexcept {
+void SendQueue::break_connection() noexcept {
   static_cast<void>(::shutdown(socket_, SHUT_RDWR));
   socket_ = -1;
 }
@@ -115,7 +115,7 @@ void SendQueue::withdraw(std::uint64_t key) noexcept {
       first.head = std::move(copy);
       first.data.clear();
     } catch (const std::bad_alloc&) {
-      give_up_connection();
+      break_connection();
       return items_.clear();
     }
   }

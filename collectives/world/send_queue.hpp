@@ -43,7 +43,7 @@ class SendQueue {
 
  private:
   void send_some(std::unique_lock<std::mutex>& lock) noexcept;
-  void give_up_connection() noexcept;
+  void break_connection() noexcept;
 
   const std::function<void()> wait_writable_;
   std::mutex mutex_;

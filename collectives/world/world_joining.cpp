@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,21 +28,6 @@ using std::chrono::steady_clock;
 
 constexpr std::string_view leader_key = "leader";
 constexpr std::size_t most_unidentified = 4096;  // connections that have not said who they are
-
-Token random_token() {
-  Token token{};
-  for (std::size_t got = 0; got < token.size();) {
-    const ssize_t more = ::getrandom(token.data() + got, token.size() - got, 0);
-    if (more > 0) got += static_cast<std::size_t>(more);
-  }
-  return token;
-}
-
-std::string hexadecimal(const Token& token) {
-  std::string text;
-  for (const std::byte byte : token) text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
-  return text;
-}
 
 std::vector<std::byte> bytes_of(const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -80,8 +64,7 @@ LeaderAddress parse_leader(std::span<const std::byte> value) {
   return leader;
 }
 
-}  // namespace
-
+// The address of the interface on which this process reaches a host: loopback if the host is.
 address interface_towards(const std::string& host) {
   boost::asio::io_context io;
   boost::asio::ip::udp::resolver resolver(io);
@@ -96,6 +79,8 @@ address interface_towards(const std::string& host) {
     }
   throw WorldError(WorldError::Kind::Unreachable, "no interface reaches '" + host + "': " + error.message());
 }
+
+}  // namespace
 
 ProcessFacts WorldSession::own_facts() const {
   ProcessFacts facts;
@@ -125,6 +110,8 @@ bool WorldSession::run_until(Time deadline, const Done& done) {
 }
 
 void WorldSession::join() {
+  if (facts_.size() > max_processes)
+    throw WorldError(WorldError::Kind::Refused, fmt::format("a world has at most {} processes", max_processes));
   const Time deadline = steady_clock::now() + options_.place.timeout;
   const std::unique_ptr<Store> store = options_.place.open_store(deadline);
   find_leader(store.get(), deadline);
@@ -166,9 +153,10 @@ void WorldSession::find_leader(Store* store, Time deadline) {
     facts_[0] = own_facts();
     accept_control();
     const auto endpoint = control_acceptor_.local_endpoint();
-    store->set(leader_key,
-               bytes_of(fmt::format("{} {} {}", endpoint.address().to_string(), endpoint.port(), hexadecimal(token_))),
-               deadline);
+    store->set(
+        leader_key,
+        bytes_of(fmt::format("{} {} {}", endpoint.address().to_string(), endpoint.port(), to_hexadecimal(token_))),
+        deadline);
     if (!run_until(deadline,
                    [this] { return std::ranges::none_of(facts_, [](const auto& its) { return its.host.empty(); }); }))
       throw WorldError(WorldError::Kind::Timeout,
@@ -208,6 +196,8 @@ void WorldSession::find_leader(Store* store, Time deadline) {
                              is_welcome_ = true;
                            } else if (const auto* const rejected = std::get_if<Rejected>(&message)) {
                              refused_ = rejected->text;
+                           } else if (const auto* const gone = std::get_if<Gone>(&message)) {
+                             refused_ = gone->text;
                            } else {
                              early_.push_back(std::move(message));
                            }
@@ -351,7 +341,11 @@ void WorldSession::connect_data(Time deadline) {
       if (process != own_ && !exchange_.has(process)) return false;
     return true;
   };
-  const bool done = run_until(deadline, [&] { return all() || !refused_.empty(); });
+  const bool done = run_until(deadline, [&] {
+    if (const auto gone = std::ranges::find(is_gone_, true); gone != is_gone_.end() && refused_.empty())
+      refused_ = name_of_process(static_cast<std::uint16_t>(gone - is_gone_.begin())) + " is gone";
+    return all() || !refused_.empty();
+  });
   if (!refused_.empty()) throw WorldError(WorldError::Kind::Unreachable, refused_);
   if (!done) {
     std::string names;

@@ -56,8 +56,8 @@ void WorldSession::send_to_leader(Message message) noexcept {
     own_messages_.push_back(std::move(message));
     if (own_messages_.size() == 1) boost::asio::post(io_, [this] { drain_own(); });
   } catch (...) {
-    is_out_of_memory_ =
-        true;  // send_heartbeats() gives up the world: the other processes would wait for what was not said
+    // The others would wait for the message: send_heartbeats() ends the world for this process.
+    is_out_of_memory_ = true;
   }
 }
 
@@ -167,14 +167,14 @@ void WorldSession::send_heartbeats() {
     const Link link = links_[process];
     if (link == nullptr) continue;
     link->send(Heartbeat{});
-    if (is_silent_for_too_long(process, *link, leader_->awaits(process), now))
+    if (check_silence(process, *link, leader_->awaits(process), now))
       lose_process(
           process, Kind::ProcessSilent,
           fmt::format("it has been silent for {:.1f} s (setting world.silence)", seconds(now - link->last_heard())));
   }
   if (own_ != 0 && !is_lost()) {
     to_leader_->send(Heartbeat{});
-    if (is_silent_for_too_long(0, *to_leader_, sequencer_.awaits_leader(), now))
+    if (check_silence(0, *to_leader_, sequencer_.awaits_leader(), now))
       lose_world(fmt::format("{}, which leads the world, has been silent for {:.1f} s (setting world.silence)",
                              name_of_process(0), seconds(now - to_leader_->last_heard())));
   }
@@ -185,8 +185,8 @@ void WorldSession::send_heartbeats() {
   });
 }
 
-// Whether the process has said nothing for so long while others wait for it. Its silence is reported earlier.
-bool WorldSession::is_silent_for_too_long(std::uint16_t process, const ControlLink& link, bool is_awaited, Time now) {
+// Reports the silence of a process. Returns whether it has lasted for longer than world.silence while others waited.
+bool WorldSession::check_silence(std::uint16_t process, const ControlLink& link, bool is_awaited, Time now) {
   const Time heard = std::max(link.last_heard(), running_since_);
   if (now - heard >= report_silence_after && !is_silent_[process])
     cox::log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {

@@ -51,9 +51,8 @@ class WorldSession {
   /// until the deadline, because the world ends with it. Idempotent.
   void leave(Time deadline) noexcept;
 
-  [[nodiscard]] std::uint16_t process() const noexcept { return own_; }
-  /// By number. Constant once join() has returned.
   [[nodiscard]] DataExchange& exchange() noexcept { return exchange_; }
+  /// By number. Constant once join() has returned.
   [[nodiscard]] const std::vector<ProcessFacts>& processes() const noexcept { return facts_; }
 
  private:
@@ -83,7 +82,7 @@ class WorldSession {
   void send_outgoing();
   void handle(Message message);
   void send_heartbeats();
-  [[nodiscard]] bool is_silent_for_too_long(std::uint16_t process, const ControlLink& link, bool is_awaited, Time now);
+  [[nodiscard]] bool check_silence(std::uint16_t process, const ControlLink& link, bool is_awaited, Time now);
   void data_link_ended(std::uint16_t process, const std::string& why);
   void lose_world(const std::string& why) noexcept;
   [[nodiscard]] bool is_lost();
@@ -130,8 +129,5 @@ class WorldSession {
   std::condition_variable changed_;
   std::thread thread_;
 };
-
-/// The address of the interface on which this process reaches the other ones: loopback if `host` is.
-[[nodiscard]] boost::asio::ip::address interface_towards(const std::string& host);
 
 }  // namespace cox::detail::world

@@ -50,7 +50,7 @@ HostOperation::HostOperation(CollectiveRequests requests, std::vector<DeviceId> 
       timeout_(timeout),
       shares_(shares_of(requests_, places_.size())),
       remote_(shared ? make_remote(*this, *shared, requests_, places_) : nullptr),
-      buffers_(remote_ ? remote_->buffers() : std::vector<RankBuffers>(requests_.size() * places_.size())),
+      buffers_(requests_.size() * places_.size()),
       has_arrived_(places_.size()),
       missing_(arrivals()),
       own_missing_(remote_ ? remote_->own_ranks() : places_.size()) {}
@@ -152,7 +152,7 @@ void HostOperation::abort(const std::exception_ptr& why) noexcept {
     if (missing_ == 0 || failure_ != nullptr) return;
     failure_ = why;
   }
-  if (remote_ != nullptr) remote_->give_up(why);
+  if (remote_ != nullptr) remote_->abort(why);
   arrived.advance_to(arrivals());
   done.advance_to(shares_);  // no share will be started
 }

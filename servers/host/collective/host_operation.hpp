@@ -83,6 +83,9 @@ class HostOperation final : public RemoteRanks::Owner, public std::enable_shared
   /// before.
   void abort(const std::exception_ptr& why) noexcept override;
 
+  void set_input(std::size_t place, std::size_t request, const std::byte* input) noexcept override {
+    buffers_[request * ranks() + place].source = input;
+  }
   [[nodiscard]] bool has_arrived(std::size_t place) const noexcept override;
   void note_sent() noexcept override { count_arrival(std::nullopt, nullptr); }
 

@@ -33,10 +33,6 @@ RemoteRanks::RemoteRanks(Owner& operation, SharedSequence sequence, const Collec
                           "a group of " + std::to_string(requests.size()) + " operations is too large for " +
                               std::to_string(own_ranks_) + " ranks in a process",
                           requests.front().caller.site);
-  for (std::size_t i = 0; i < requests.size(); ++i)
-    for (std::size_t place = 0; place < places.size(); ++place)
-      if (remote_[place] && part_of(requests[i], place, own).bytes != 0)
-        inputs_[i * places.size() + place] = std::make_unique_for_overwrite<std::byte[]>(input_bytes(requests[i]));
   for (const std::uint16_t process : others_) {
     std::vector<RankPart> parts;
     for (std::size_t place = 0; place < places.size(); ++place)
@@ -44,12 +40,6 @@ RemoteRanks::RemoteRanks(Owner& operation, SharedSequence sequence, const Collec
     for (RankPart& part : parts) part.data.resize(requests.size());
     parcels_.push_back({process, std::move(parts)});
   }
-}
-
-std::vector<RankBuffers> RemoteRanks::buffers() const {
-  std::vector<RankBuffers> buffers(inputs_.size());
-  for (std::size_t i = 0; i < inputs_.size(); ++i) buffers[i].source = inputs_[i].get();
-  return buffers;
 }
 
 void RemoteRanks::expect(std::uint64_t number, const std::shared_ptr<void>& self) noexcept {
@@ -97,7 +87,27 @@ void RemoteRanks::send(std::span<const RankBuffers> buffers) noexcept {
   exchange_.send(name_, std::move(parcels_));
 }
 
-void RemoteRanks::give_up(const std::exception_ptr& why) noexcept { exchange_.give_up(name_, why); }
+void RemoteRanks::abort(const std::exception_ptr& why) noexcept { exchange_.abort(name_, why); }
+
+RemoteRanks::Answer RemoteRanks::accept(std::uint16_t process, const std::vector<RankExchange::Announced>& ranks,
+                                        std::vector<std::span<std::byte>>& memory) noexcept {
+  try {
+    if (!expects(process, ranks)) return Answer::Wrong;
+    for (const RankExchange::Announced& rank : ranks)
+      for (std::size_t i = 0; i < rank.bytes.size(); ++i) {
+        const Part part = part_of(requests_[i], rank.place, own_);
+        if (part.bytes == 0) continue;
+        std::unique_ptr<std::byte[]>& input = inputs_[i * places_.size() + rank.place];
+        input = std::make_unique_for_overwrite<std::byte[]>(input_bytes(requests_[i]));
+        operation_.set_input(rank.place, i, input.get());
+        memory.emplace_back(input.get() + part.first, part.bytes);
+      }
+    return Answer::Accepted;
+  } catch (const std::bad_alloc&) {
+    operation_.abort(std::current_exception());
+    return Answer::Aborted;
+  }
+}
 
 bool RemoteRanks::expects(std::uint16_t process, const std::vector<RankExchange::Announced>& ranks) const {
   std::vector<bool> is_announced(places_.size());
@@ -112,13 +122,6 @@ bool RemoteRanks::expects(std::uint16_t process, const std::vector<RankExchange:
   for (std::size_t place = 0; place < places_.size(); ++place)
     if (places_[place].process == process && !is_announced[place]) return false;
   return true;
-}
-
-std::span<std::byte> RemoteRanks::memory_for(std::uint16_t place, std::size_t request, std::size_t bytes) noexcept {
-  if (place >= places_.size() || !remote_[place] || request >= requests_.size()) return {};
-  const Part expected = part_of(requests_[request], place, own_);
-  if (bytes == 0 || bytes != expected.bytes) return {};
-  return {inputs_[request * places_.size() + place].get() + expected.first, bytes};
 }
 
 bool RemoteRanks::received(std::uint16_t place, const std::string& refusal) noexcept {

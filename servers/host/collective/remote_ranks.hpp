@@ -28,6 +28,8 @@ class RemoteRanks final : public RankExchange::Operation {
   /// The operation. Any thread.
   class Owner {
    public:
+    /// Where the input of a rank of another process is; before it arrives.
+    virtual void set_input(std::size_t place, std::size_t request, const std::byte* input) noexcept = 0;
     /// A rank has arrived, or cannot take part.
     virtual void arrive(std::size_t place, const std::exception_ptr& refusal) noexcept = 0;
     [[nodiscard]] virtual bool has_arrived(std::size_t place) const noexcept = 0;
@@ -39,8 +41,9 @@ class RemoteRanks final : public RankExchange::Operation {
     ~Owner() = default;
   };
 
-  /// `own`: of this process in the names of the world. Allocates the memory for the inputs that it will receive. Throws
-  /// std::bad_alloc.
+  /// `own`: of this process in the names of the world. Memory for the inputs of other processes is allocated when they
+  /// begin to arrive, since many operations may be queued. Throws std::bad_alloc, CollectiveError Validation (too many
+  /// requests).
   RemoteRanks(Owner& operation, SharedSequence sequence, const CollectiveRequests& requests,
               std::span<const DeviceId> places, std::uint16_t own, RankExchange& exchange);
   RemoteRanks(const RemoteRanks&) = delete;
@@ -49,9 +52,6 @@ class RemoteRanks final : public RankExchange::Operation {
 
   [[nodiscard]] bool is_own(std::size_t place) const noexcept { return !remote_[place]; }
   [[nodiscard]] std::size_t own_ranks() const noexcept { return own_ranks_; }
-  /// The buffers of the ranks of other processes; those of this process are empty. All of the first request, then of
-  /// the second, ...
-  [[nodiscard]] std::vector<RankBuffers> buffers() const;
   /// Expects the inputs of the other processes for operation `number` of the sequence. The first call counts. `self`
   /// keeps the operation alive. On an error, the operation is aborted.
   void expect(std::uint64_t number, const std::shared_ptr<void>& self) noexcept;
@@ -60,11 +60,10 @@ class RemoteRanks final : public RankExchange::Operation {
   /// Sends the inputs. All ranks of this process have arrived, and `buffers` stays valid until sent() or failed().
   void send(std::span<const RankBuffers> buffers) noexcept;
   /// The operation was aborted: tells the other processes.
-  void give_up(const std::exception_ptr& why) noexcept;
+  void abort(const std::exception_ptr& why) noexcept;
 
-  [[nodiscard]] bool expects(std::uint16_t process, const std::vector<RankExchange::Announced>& ranks) const override;
-  [[nodiscard]] std::span<std::byte> memory_for(std::uint16_t place, std::size_t request,
-                                                std::size_t bytes) noexcept override;
+  [[nodiscard]] Answer accept(std::uint16_t process, const std::vector<RankExchange::Announced>& ranks,
+                              std::vector<std::span<std::byte>>& memory) noexcept override;
   [[nodiscard]] bool received(std::uint16_t place, const std::string& refusal) noexcept override;
   void sent() noexcept override;
   void failed(const std::exception_ptr& why) noexcept override;
@@ -74,6 +73,7 @@ class RemoteRanks final : public RankExchange::Operation {
     std::size_t first = 0;
     std::size_t bytes = 0;
   };
+  [[nodiscard]] bool expects(std::uint16_t process, const std::vector<RankExchange::Announced>& ranks) const;
   [[nodiscard]] Part part_of(const CollectiveRequest& request, std::size_t place, std::uint16_t process) const noexcept;
   [[nodiscard]] std::size_t input_bytes(const CollectiveRequest& request) const noexcept;
 
@@ -86,7 +86,7 @@ class RemoteRanks final : public RankExchange::Operation {
   std::vector<bool> remote_;  // by place
   std::size_t own_ranks_ = 0;
   std::vector<std::uint16_t> others_;                 // processes
-  std::vector<std::unique_ptr<std::byte[]>> inputs_;  // as buffers()
+  std::vector<std::unique_ptr<std::byte[]>> inputs_;  // by request, then place
   std::vector<std::unique_ptr<std::byte[]>> packed_;  // of rows that are sent
   std::vector<RankExchange::Parcel> parcels_;
   std::once_flag expected_;

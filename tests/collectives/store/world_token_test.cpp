@@ -25,3 +25,11 @@ TEST_CASE("Tokens are equal if all of their bits are") {
     CHECK_FALSE(tokens_equal(one, other));
   }
 }
+
+TEST_CASE("A random token is written as it is parsed, and is another one each time") {
+  const auto token = cox::detail::random_token();
+  CHECK(cox::detail::parse_token(cox::detail::to_hexadecimal(token)) == token);
+  CHECK(cox::detail::random_token() != token);
+  CHECK(cox::detail::to_hexadecimal(*cox::detail::parse_token("00112233445566778899aabbccddeeff")) ==
+        "00112233445566778899aabbccddeeff");
+}

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -44,11 +45,18 @@ struct TestOperation final : RankExchange::Operation {
   SharedOperation name = named(0);
 
   explicit TestOperation(std::size_t bytes) : memory(bytes) {}
-  [[nodiscard]] bool expects(std::uint16_t, const std::vector<RankExchange::Announced>& ranks) const override {
-    return ranks.size() == 1 && (ranks[0].is_refused || ranks[0].bytes == std::vector<std::uint64_t>{memory.size()});
-  }
-  [[nodiscard]] std::span<std::byte> memory_for(std::uint16_t, std::size_t, std::size_t) noexcept override {
-    return memory;
+  bool is_out_of_memory = false;
+  [[nodiscard]] Answer accept(std::uint16_t, const std::vector<RankExchange::Announced>& ranks,
+                              std::vector<std::span<std::byte>>& parts) noexcept override {
+    if (is_out_of_memory) {
+      failed(std::make_exception_ptr(std::bad_alloc()));
+      return Answer::Aborted;
+    }
+    if (ranks.size() != 1) return Answer::Wrong;
+    if (ranks[0].is_refused) return Answer::Accepted;
+    if (ranks[0].bytes != std::vector<std::uint64_t>{memory.size()}) return Answer::Wrong;
+    parts.emplace_back(memory);
+    return Answer::Accepted;
   }
   [[nodiscard]] bool received(std::uint16_t, const std::string& why) noexcept override {
     has_received = true;
@@ -58,7 +66,7 @@ struct TestOperation final : RankExchange::Operation {
   void sent() noexcept override { is_sent = true; }
   void failed(const std::exception_ptr& why) noexcept override {
     failure = why;
-    exchange->give_up(name, why);
+    exchange->abort(name, why);
   }
 };
 
@@ -151,17 +159,17 @@ TEST_CASE("A rank that cannot take part says why") {
   CHECK(other->refusal == "its memory is poisoned");
 }
 
-TEST_CASE("An operation that one process gives up fails in the other, and what is sent of it later is discarded") {
+TEST_CASE("An operation that one process aborts fails in the other, and what is sent of it later is discarded") {
   Exchanges t;
   const std::vector<std::byte> input = bytes_of(100'000, 3);
   const auto one = t.expect(0, 1, input.size());
   const auto other = t.expect(1, 1, input.size());
-  t.of[0]->give_up(named(1), std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Timeout, "too late")));
+  t.of[0]->abort(named(1), std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Timeout, "too late")));
   t.send(1, 1, input);  // crosses the notice
   t.run_until([&] { return other->failure != nullptr; });
   CHECK(kind_of<CollectiveError>([&] { std::rethrow_exception(other->failure); }) == CollectiveError::Kind::Timeout);
   CHECK_THAT(message_of([&] { std::rethrow_exception(other->failure); }),
-             Catch::Matchers::ContainsSubstring("process 0 has given up the operation: too late"));
+             Catch::Matchers::ContainsSubstring("process 0 has aborted the operation: too late"));
   CHECK_FALSE(one->has_received);
   const auto next = t.expect(0, 2, input.size());
   const auto its = t.expect(1, 2, input.size());
@@ -172,10 +180,10 @@ TEST_CASE("An operation that one process gives up fails in the other, and what i
   CHECK(t.ended.empty());
 }
 
-TEST_CASE("An operation that was given up before it is known here fails at once") {
+TEST_CASE("An operation that was aborted before it is known here fails at once") {
   Exchanges t;
   const auto one = t.expect(0, 1, 8);
-  t.of[0]->give_up(named(1), std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Timeout, "too late")));
+  t.of[0]->abort(named(1), std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Timeout, "too late")));
   const auto before = t.expect(0, 2, 8);
   t.send(0, 2, bytes_of(8, 1));
   for (int i = 0; i < 20; ++i) t.io.poll_one();
@@ -195,6 +203,24 @@ TEST_CASE("Inputs of an earlier epoch are discarded") {
   t.send(0, 1, last, "", 2);
   t.run_until([&] { return next->has_received; });
   CHECK(next->memory == last);
+}
+
+TEST_CASE("An operation without memory for its inputs fails in both processes, and the connection goes on") {
+  Exchanges t;
+  const std::vector<std::byte> input = bytes_of(100'000, 3);
+  const auto one = t.expect(0, 1, input.size());
+  const auto other = t.expect(1, 1, input.size());
+  other->is_out_of_memory = true;
+  t.send(0, 1, input);
+  t.run_until([&] { return one->failure != nullptr; });
+  CHECK(other->failure != nullptr);
+  CHECK_FALSE(other->has_received);
+  const auto next = t.expect(0, 2, input.size());
+  const auto its = t.expect(1, 2, input.size());
+  t.send(0, 2, input);
+  t.run_until([&] { return its->has_received; });
+  CHECK(its->memory == input);
+  CHECK(t.ended.empty());
 }
 
 TEST_CASE("Inputs of the wrong size end the connection, and what waits for the process fails") {

@@ -261,7 +261,7 @@ struct RandomRun {
 
 }  // namespace
 
-TEST_CASE("An operation of two processes is launched when both have submitted it, in one order") {
+TEST_CASE("L17: an operation of two processes is launched when both have submitted it, in one order") {
   TestWorld world(2);
   world.groups.push_back(CommunicationId(std::vector{TestWorld::device(0, 0), TestWorld::device(1, 0)}));
   world.groups.push_back(CommunicationId(std::vector{TestWorld::device(0, 0), TestWorld::device(1, 1)}));
@@ -291,7 +291,7 @@ TEST_CASE("Many operations are asked for before the first answer, also if each w
   CHECK(world.processes[1]->launched.size() == 4);
 }
 
-TEST_CASE("In random programs of several processes every operation is launched, in one order") {
+TEST_CASE("L17: in random programs of several processes every operation is launched, in one order") {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     INFO("seed " << seed);
     RandomRun run(seed, 2 + seed % 3);
@@ -303,7 +303,8 @@ TEST_CASE("In random programs of several processes every operation is launched, 
   }
 }
 
-TEST_CASE("Whichever process ends or aborts, and when: nothing is launched by one process and refused by another") {
+TEST_CASE(
+    "L17: whichever process ends or aborts, and when: nothing is launched by one process and refused by another") {
   std::size_t launched = 0;
   std::size_t refused = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {

@@ -6,7 +6,7 @@ using namespace cox;
 using namespace cox::test;
 using Catch::Matchers::ContainsSubstring;
 
-TEST_CASE("An operation is released when all processes have asked it, in one order of turns", "[leader]") {
+TEST_CASE("L17: an operation is released when all processes have asked it, in one order of turns", "[leader]") {
   LeaderBench bench(3);
   for (std::uint16_t process = 0; process < 3; ++process) bench.open(process, 10U + process, group({0, 1, 2}));
   bench.open(0, 1, group({0, 1}));
@@ -240,7 +240,7 @@ TEST_CASE("What a refused operation was to wait for closes no cycle", "[leader]"
   CHECK(bench.next<Release>(0) == Release{2, 1, 2});
 }
 
-TEST_CASE("No process is more than max_ahead released operations behind, members only", "[leader]") {
+TEST_CASE("L17: no process is more than max_ahead released operations behind, members only", "[leader]") {
   LeaderBench bench(3, {.max_ahead = 2});
   for (std::uint16_t process = 0; process < 3; ++process) bench.open(process, 1, group({0, 1, 2}));
   for (std::uint16_t process = 0; process < 2; ++process) bench.open(process, 2, group({0, 1}));

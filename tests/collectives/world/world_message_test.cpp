@@ -69,9 +69,9 @@ std::vector<Message> corpus() {
       Inputs{
           .of = {.devices = some_devices(), .epoch = 3, .direction = {3, 0}, .operation = 12},
           .ranks = {{.place = 1, .refusal = "no data", .bytes = {}}, {.place = 2, .refusal = "", .bytes = {4, large}}}},
-      GivenUp{.of = {.devices = some_devices(), .epoch = 1, .direction = {}, .operation = large},
-              .kind = Kind::ProcessGone,
-              .text = "a process is gone"},
+      AbortedOperation{.of = {.devices = some_devices(), .epoch = 1, .direction = {}, .operation = large},
+                       .kind = Kind::ProcessGone,
+                       .text = "a process is gone"},
   };
 }
 

@@ -1,14 +1,12 @@
 #include <coxswain/tools/cox/supervisor/world_supervisor.hpp>
 
+#include <coxswain/collectives/store/world_token.hpp>
 #include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/runtime/kept/keeper_connection.hpp>
 #include <coxswain/tools/cox/supervisor/fault_summary.hpp>
 #include <coxswain/tools/cox/supervisor/supervisor.hpp>
 
-#include <sys/random.h>
 #include <unistd.h>
-#include <array>
-#include <cerrno>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -16,16 +14,7 @@
 namespace cox::tools {
 namespace {
 
-// 32 hexadecimal digits that cannot be guessed.
-std::string random_token() {
-  std::array<unsigned char, 16> bytes{};
-  if (getentropy(bytes.data(), bytes.size()) != 0)
-    throw std::system_error(errno, std::generic_category(), "getentropy");
-  static constexpr std::string_view digits = "0123456789abcdef";
-  std::string token;
-  for (const unsigned char byte : bytes) token += {digits[byte >> 4U], digits[byte & 15U]};
-  return token;
-}
+std::string token_text() { return detail::to_hexadecimal(detail::random_token()); }
 
 }  // namespace
 
@@ -34,7 +23,7 @@ WorldSupervisor::WorldSupervisor(std::vector<std::string> program, WorldSupervis
       options_(std::move(options)),
       err_(err),
       policy_(options_.limits),
-      name_("cox-run-" + std::to_string(getpid()) + "-" + random_token()) {}
+      name_("cox-run-" + std::to_string(getpid()) + "-" + token_text()) {}
 
 int WorldSupervisor::run() try {
   for (;;) {
@@ -94,7 +83,7 @@ EnvironmentChanges WorldSupervisor::environment() const {
                              {"COX_WORLD_LOCAL_PROCESSES", processes},
                              {"COX_WORLD_RUN", name_},
                              {"COX_WORLD_RESTART", run},
-                             {"COX_WORLD_TOKEN", random_token()}};
+                             {"COX_WORLD_TOKEN", token_text()}};
   if (last_fault_) changes["COX_LAST_FAULT"] = *last_fault_;
   return changes;
 }
