@@ -16,7 +16,7 @@ namespace {
 
 using ConfigKind = ConfigError::Kind;
 
-constexpr std::uint64_t most_processes = std::numeric_limits<std::uint16_t>::max();
+constexpr std::uint64_t most_processes = 4096;
 
 constexpr std::array read_variables{
     // Ours, the first in the order of precedence.
@@ -173,6 +173,8 @@ std::optional<LaunchedProcess> by_options(const WorldOptions& options) {
   if (!options.process || !options.processes)
     throw ConfigError(ConfigKind::Conflict,
                       both + ": the number of a process and the count of all are needed together");
+  if (*options.processes > most_processes)
+    throw ConfigError(ConfigKind::OutOfRange, both + ": a world has at most " + std::to_string(most_processes));
   if (*options.process >= *options.processes)
     throw ConfigError(ConfigKind::OutOfRange, both + ": the number of a process is less than the count");
   found.process = *options.process;

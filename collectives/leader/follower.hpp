@@ -12,7 +12,8 @@
 
 namespace cox::detail::world {
 
-/// Turns what a sequencer asks of the leader into messages, and the leader's messages into calls of the sequencer.
+/// Translates the calls of a sequencer into messages to the leader, and the leader's messages into calls of the
+/// sequencer.
 class Follower final : public WorldOrder {
  public:
   /// `send` sends a message to the leader. It is called with the sequencer's lock held, must keep the order of the
@@ -30,7 +31,8 @@ class Follower final : public WorldOrder {
   void close(CommunicatorNumber number) noexcept override;
 
   /// Passes a message of the leader to the sequencer; ignores messages that are not for it. One thread at a time; may
-  /// call launches. Returns false if the leader is wrong.
+  /// call launches. Returns false if the leader has released an operation that this process has not
+  /// submitted.
   [[nodiscard]] bool handle(const Message& message);
 
  private:

@@ -15,7 +15,7 @@ Leader::Leader(std::vector<ProcessFacts> processes, LeaderOptions options) : opt
 }
 
 Welcome Leader::welcome() const {
-  Welcome welcome;
+  Welcome welcome{.max_ahead = options_.max_ahead};
   for (const Process& each : processes_) welcome.processes.push_back(each.is_present ? each.facts : ProcessFacts{});
   return welcome;
 }
@@ -167,7 +167,7 @@ Leader::Fault Leader::on(std::uint16_t process, Refuse& message, Time now) {
   if (Fault fault = count(*sequence, member, message.operation, pending, now)) return fault;
   if (pending == nullptr) return std::nullopt;
   if (!pending->refusal) {
-    refuse(*sequence, message.operation, message.kind, std::move(message.text));
+    refuse(*sequence, message.operation, message.kind, name(process) + ": " + message.text);
     return std::nullopt;
   }
   sequence->drop_known();

@@ -45,7 +45,7 @@ bool Leader::awaits(std::uint16_t process) const {
   });
 }
 
-// Sees that expire() checks the next operation at its deadline. An earlier check remains: it then calls this again, so
+// Schedules a check of the next operation at its deadline. An earlier check remains: it then calls this again, so
 // that a sequence whose operations are released in time costs one check in each timeout.
 void Leader::watch(LeaderSequence& sequence) {
   const PendingOperation* const pending = sequence.find_next();

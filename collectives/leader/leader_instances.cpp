@@ -31,7 +31,7 @@ void Leader::gone(std::uint16_t process, Kind kind, const std::string& text) {
   std::string sentence = name(process) + " is gone: " + text;
   cut(sentence, max_text);
   for (std::size_t other = 0; other < processes_.size(); ++other)
-    if (processes_[other].is_present) send(static_cast<std::uint16_t>(other), Gone{process, sentence});
+    if (processes_[other].is_present) send(static_cast<std::uint16_t>(other), Gone{process, kind, sentence});
   for (const InstanceId instance : std::exchange(leaving.instances, {}))
     break_instance(instance, {.kind = kind, .process = process, .text = sentence});
   advance_ready();
@@ -149,10 +149,11 @@ Leader::Fault Leader::on(std::uint16_t process, Break& message) {
   std::size_t member = 0;
   if (Fault fault = find_sequence(process, message.number, sequence, member)) return fault;
   if (sequence == nullptr) return std::nullopt;
-  cut(message.text, max_text);
+  std::string text = name(process) + ": " + message.text;
+  cut(text, max_text);
   break_instance(sequence->instance(), {.kind = message.kind,
                                         .process = process,
-                                        .text = std::move(message.text),
+                                        .text = std::move(text),
                                         .sequence = sequence->id(),
                                         .from = message.from});
   return std::nullopt;

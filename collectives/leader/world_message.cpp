@@ -194,6 +194,7 @@ void code(Coder& coder, M& message) {
 template <class Coder, Is<Welcome> M>
 void code(Coder& coder, M& message) {
   coder.list(message.processes, max_processes, facts_bytes, [](auto& c, auto& facts) { code(c, facts); });
+  coder.number(message.max_ahead);
 }
 template <class Coder, Is<Heartbeat> M>
 void code(Coder&, M&) {}
@@ -272,6 +273,7 @@ void code(Coder& coder, M& message) {
 template <class Coder, Is<Gone> M>
 void code(Coder& coder, M& message) {
   coder.number(message.process);
+  coder.kind(message.kind);
   coder.text(message.text, max_text);
 }
 template <class Coder, Is<Joined> M>

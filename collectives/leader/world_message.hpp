@@ -69,7 +69,7 @@ struct OperationName {
 struct ProcessFacts {
   std::string host = {};
   std::uint64_t pid = 0;
-  std::uint32_t restart = 0;      ///< Number of processes that had this number in the world before this one.
+  std::uint32_t restart = 0;      ///< How often the run has been restarted.
   std::string versions = {};      ///< Of NCCL and the driver: "NCCL 2.28.9, driver 580.95"; empty without GPUs.
   std::string data_address = {};  ///< Where the process accepts data links.
   std::uint16_t data_port = 0;
@@ -102,6 +102,7 @@ struct Rejected {
 /// All processes have joined. By number; a process that is absent at this moment has no host.
 struct Welcome {
   std::vector<ProcessFacts> processes = {};
+  std::uint64_t max_ahead = 0;  ///< LeaderOptions::max_ahead
 
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
@@ -161,8 +162,8 @@ struct Break {
 
   friend bool operator==(const Break&, const Break&) = default;
 };
-/// The ranks of the process have completed all operations up to `completed`. To be sent at the latest when all released
-/// operations of the sequence have completed, or half as many as a process may be behind (LeaderOptions::max_ahead).
+/// The ranks of the process have completed all operations up to `completed`. Sent after each quarter of
+/// Welcome::max_ahead operations, and with each heartbeat if there is something new.
 struct Progress {
   std::uint64_t number = 0;
   std::uint64_t completed = 0;
@@ -236,11 +237,13 @@ struct Why {
 /// The process has left the world.
 struct Gone {
   std::uint16_t process = 0;
+  CollectiveError::Kind kind = CollectiveError::Kind::ProcessGone;  ///< or ProcessSilent
   std::string text = {};
 
   friend bool operator==(const Gone&, const Gone&) = default;
 };
-/// A process has joined the world after its start: the successor of one that has gone.
+/// A process has joined the world after its start: the successor of one that has gone. Not sent yet: a process cannot
+/// join a running world.
 struct Joined {
   std::uint16_t process = 0;
   ProcessFacts facts = {};

@@ -90,7 +90,7 @@ FolderStore::FolderStore(FolderStoreOptions options) : Store({}), options_(std::
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw folder_error(folder_, error.value());
-  static_cast<void>(::chmod(folder_.c_str(), S_IRWXU));  // a value may be a secret
+  if (::chmod(folder_.c_str(), S_IRWXU) != 0) throw folder_error(folder_, errno);  // a value may be a secret
   if (options_.process != 0) return;
   for (std::uint32_t restart = options_.restart; restart-- > 0;)
     if (fs::remove_all(folder_.parent_path() / std::to_string(restart), error) == 0) break;
@@ -121,6 +121,7 @@ void FolderStore::write(const std::string& key, std::span<const std::byte> value
   const fs::path path = file_of(key);
   std::error_code failed;
   if (path.parent_path() != folder_) fs::create_directories(path.parent_path(), failed);
+  if (failed) throw folder_error(path.parent_path(), failed.value());
   const fs::path draft = folder_ / ("draft=" + std::to_string(options_.process) + "." + std::to_string(getpid()) + "." +
                                     std::to_string(last_number.fetch_add(1, std::memory_order_relaxed)));
   FileDescriptor file(open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
@@ -134,6 +135,12 @@ void FolderStore::write(const std::string& key, std::span<const std::byte> value
       throw folder_error(draft, error);
     }
     rest = rest.subspan(static_cast<std::size_t>(written));
+  }
+  // A network file system may report only now that there is no room.
+  if (fsync(file.get()) != 0) {
+    const int error = errno;
+    static_cast<void>(unlink(draft.c_str()));
+    throw folder_error(draft, error);
   }
   file.reset();
   if (rename(draft.c_str(), path.c_str()) == 0) return;

@@ -31,15 +31,8 @@ std::size_t length_of(const std::array<std::byte, 4>& bytes) noexcept {
   return length;
 }
 
-std::string peer_of(const boost::asio::ip::tcp::socket& socket) {
-  error_code error;
-  const auto endpoint = socket.remote_endpoint(error);
-  if (error) return "an unknown address";
-  return endpoint.address().to_string() + ":" + std::to_string(endpoint.port());
-}
-
 ControlLink::ControlLink(Socket socket)
-    : socket_(std::move(socket)), peer_(peer_of(socket_)), queue_(socket_.native_handle(), [this] {
+    : socket_(std::move(socket)), queue_(socket_.native_handle(), [this] {
         // Any thread: the socket's own thread waits.
         boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
           if (self->closed_) return;

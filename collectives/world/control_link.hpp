@@ -43,8 +43,6 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
 
   /// The last time at which a message arrived; when it was made, if none has.
   [[nodiscard]] std::chrono::steady_clock::time_point last_heard() const noexcept { return heard_; }
-  /// The address of the other end: "127.0.0.1:2950".
-  [[nodiscard]] const std::string& peer() const noexcept { return peer_; }
   [[nodiscard]] Socket& socket() noexcept { return socket_; }
 
  private:
@@ -53,7 +51,6 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   void end(const std::string& why);
 
   Socket socket_;
-  const std::string peer_;
   SendQueue queue_;
   Handlers handlers_;
   std::array<std::byte, 4> length_{};
@@ -62,12 +59,10 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   bool closed_ = false;
 };
 
-/// /// What the sockets of a world have in common: they do not block, and small messages are not delayed.
+/// What the sockets of a world have in common: they do not block, and small messages are not delayed.
 void set_options(boost::asio::ip::tcp::socket& socket);
 /// The message as it is sent: its length, then its bytes.
 [[nodiscard]] std::vector<std::byte> frame_of(const Message& message);
-/// "127.0.0.1:2950"; "an unknown address" if it is not connected.
-[[nodiscard]] std::string peer_of(const boost::asio::ip::tcp::socket& socket);
 [[nodiscard]] std::size_t length_of(const std::array<std::byte, 4>& bytes) noexcept;
 
 }  // namespace cox::detail::world

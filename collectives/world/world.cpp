@@ -6,6 +6,8 @@
 #include <coxswain/collectives/world/world_error.hpp>
 #include <coxswain/collectives/world/world_session.hpp>
 #include <coxswain/runtime/communication/world_process.hpp>
+#include <coxswain/runtime/config/config_error.hpp>
+#include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 
 #include <unistd.h>
@@ -48,13 +50,19 @@ World World::join(const std::vector<DeviceId>& devices, const WorldOptions& opti
   if (of_process.session)
     throw WorldError(WorldError::Kind::Refused, "this process has joined a world before; it can join one only");
   const Settings now = settings();
+  const auto heartbeat = now.get<std::chrono::nanoseconds>("world.heartbeat");
+  const auto silence = now.get<std::chrono::nanoseconds>("world.silence");
+  if (silence < 2 * heartbeat)
+    throw ConfigError(ConfigError::Kind::Conflict, "world.silence is " + format_duration(silence) +
+                                                       ", less than twice world.heartbeat, " +
+                                                       format_duration(heartbeat));
   auto session = std::make_shared<WorldSession>(
       detail::world::SessionOptions{
           .place = place,
           .devices = devices,
           .max_ahead = static_cast<std::size_t>(now.get<std::uint64_t>("collectives.max_ahead")),
-          .heartbeat = now.get<std::chrono::nanoseconds>("world.heartbeat"),
-          .silence = now.get<std::chrono::nanoseconds>("world.silence")},
+          .heartbeat = heartbeat,
+          .silence = silence},
       Communicators::of_process().sequencer());
   session->join();
   of_process.session = session;

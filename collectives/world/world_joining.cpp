@@ -116,7 +116,6 @@ void WorldSession::join() {
   const std::unique_ptr<Store> store = options_.place.open_store(deadline);
   find_leader(store.get(), deadline);
   connect_data(deadline);
-  if (store) store->close(deadline);
   running_since_ = last_heartbeat_ = steady_clock::now();
   if (io_.stopped()) io_.restart();
   thread_ = std::thread([this] { run(); });
@@ -127,7 +126,7 @@ void WorldSession::join() {
   });
   std::vector<DeviceId> devices;
   for (const ProcessFacts& facts : facts_) devices.insert(devices.end(), facts.devices.begin(), facts.devices.end());
-  sequencer_.join_world(static_cast<std::uint16_t>(own_ + 1), std::move(devices), follower_, options_.max_ahead);
+  sequencer_.join_world(static_cast<std::uint16_t>(own_ + 1), std::move(devices), follower_, max_ahead_);
 }
 
 void WorldSession::run() noexcept {
@@ -161,6 +160,7 @@ void WorldSession::find_leader(Store* store, Time deadline) {
                    [this] { return std::ranges::none_of(facts_, [](const auto& its) { return its.host.empty(); }); }))
       throw WorldError(WorldError::Kind::Timeout,
                        names_of_missing() + " did not join the world in time (setting world.timeout)");
+    store->close(deadline);  // the others have closed it before they said Hello
     control_acceptor_.close();
     for (const Link& link : unidentified_) link->close();
     unidentified_.clear();
@@ -174,6 +174,7 @@ void WorldSession::find_leader(Store* store, Time deadline) {
     return;
   }
   const LeaderAddress leader = parse_leader(store->get(leader_key, deadline));
+  store->close(deadline);
   token_ = leader.token;
   connect_to_leader(leader.host, leader.port, deadline);
   error_code ignored;
@@ -193,6 +194,7 @@ void WorldSession::find_leader(Store* store, Time deadline) {
                                return;
                              }
                              facts_ = std::move(welcome->processes);
+                             max_ahead_ = static_cast<std::size_t>(welcome->max_ahead);
                              is_welcome_ = true;
                            } else if (const auto* const rejected = std::get_if<Rejected>(&message)) {
                              refused_ = rejected->text;

@@ -40,6 +40,7 @@ WorldSession::WorldSession(SessionOptions options, Sequencer& sequencer)
       exchange_(
           options_.place.processes, [this](std::uint16_t process) { return name_of_process(process); },
           [this](std::uint16_t process, const std::string& why) { data_link_ended(process, why); }),
+      max_ahead_(options_.max_ahead),
       is_silent_(options_.place.processes),
       is_gone_(options_.place.processes),
       awaited_since_(options_.place.processes, Time::max()) {}
@@ -55,8 +56,19 @@ void WorldSession::send_to_leader(Message message) noexcept {
     const std::lock_guard lock(mutex_);
     own_messages_.push_back(std::move(message));
     if (own_messages_.size() == 1) boost::asio::post(io_, [this] { drain_own(); });
+  } catch (const MalformedMessage& error) {
+    send_failed(error.what());
   } catch (...) {
     // The others would wait for the message: send_heartbeats() ends the world for this process.
+    is_out_of_memory_ = true;
+  }
+}
+
+// The message is too large, and the others would wait for it.
+void WorldSession::send_failed(const char* why) noexcept {
+  try {
+    boost::asio::post(io_, [this, text = std::string(why)] { lose_world(text); });
+  } catch (...) {
     is_out_of_memory_ = true;
   }
 }
@@ -138,13 +150,10 @@ void WorldSession::handle(Message message) {
   if (const auto* const gone = std::get_if<Gone>(&message)) {
     if (own_ == 0 || gone->process >= is_gone_.size()) return;
     is_gone_[gone->process] = true;
-    return lose_data(gone->process, Kind::ProcessGone, gone->text);
+    return lose_data(gone->process, gone->kind, gone->text);
   }
-  // The text of a process's own error does not name the process.
-  if (auto* const broken = std::get_if<Broken>(&message); broken != nullptr && broken->process < facts_.size())
-    if (broken->kind == Kind::Aborted || broken->kind == Kind::RankFailed)
-      broken->text = name_of_process(broken->process) + ": " + broken->text;
-  if (!follower_.handle(message)) lose_world("the leader has released an operation that was not asked for");
+  if (!follower_.handle(message))
+    lose_world("the leader has released an operation that this process has not submitted");
 }
 
 // A process that cannot reach another one must not stay: their operations would fail again and again. Of the two, the

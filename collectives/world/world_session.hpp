@@ -93,6 +93,7 @@ class WorldSession {
 
   /// Sends to the leader. Any thread.
   void send_to_leader(Message message) noexcept;
+  void send_failed(const char* why) noexcept;
 
   const SessionOptions options_;
   const std::uint16_t own_;
@@ -112,6 +113,7 @@ class WorldSession {
   DataExchange exchange_;
   std::string refused_;  // why the leader has refused this process, or why it cannot be reached
   bool is_welcome_ = false;
+  std::size_t max_ahead_;            // of process 0
   bool is_running_ = false;          // join() has returned
   std::vector<Message> early_;       // messages that came before join() returned
   std::vector<bool> is_silent_;      // by process: its silence was reported

@@ -1,4 +1,4 @@
-// What the processes of a world are told when one of them fails, and that the others go on.
+// L16: what the processes of a world are notified of when one of them fails, and that the others continue.
 
 #include <coxswain/tests/programs/world_processes.hpp>
 

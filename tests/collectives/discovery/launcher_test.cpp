@@ -244,7 +244,7 @@ TEST_CASE("Malformed values are refused with their variable") {
   for (const char* const wrong : {"x", "1x", " 1", "-1", "1.5", "0x1"})
     check_refused(with(own, {{"COX_WORLD_PROCESS", wrong}}), Refusal::Malformed,
                   {"COX_WORLD_PROCESS is \"" + std::string(wrong) + "\""});
-  check_refused(with(own, {{"COX_WORLD_PROCESSES", "65536"}}), Refusal::OutOfRange, {"COX_WORLD_PROCESSES", "65535"});
+  check_refused(with(own, {{"COX_WORLD_PROCESSES", "4097"}}), Refusal::OutOfRange, {"COX_WORLD_PROCESSES", "4096"});
   check_refused(with(own, {{"COX_WORLD_PROCESSES", "0"}}), Refusal::OutOfRange, {"COX_WORLD_PROCESSES"});
   check_refused(with(own, {{"COX_WORLD_RESTART", "x"}}), Refusal::Malformed, {"COX_WORLD_RESTART is \"x\""});
   check_refused(with(own, {{"COX_WORLD", "node1"}}), Refusal::Malformed, {"COX_WORLD is \"node1\""});

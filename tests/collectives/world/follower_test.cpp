@@ -304,7 +304,7 @@ TEST_CASE("L17: in random programs of several processes every operation is launc
 }
 
 TEST_CASE(
-    "L17: whichever process ends or aborts, and when: nothing is launched by one process and refused by another") {
+    "L16, L17: whichever process ends or aborts, and when: nothing is launched by one process and refused by another") {
   std::size_t launched = 0;
   std::size_t refused = 0;
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {

@@ -69,7 +69,8 @@ TEST_CASE("A process refuses an operation for all, also before others have asked
   bench.send(1, Refuse{.number = 1, .operation = 3, .kind = Kind::RankFailed, .text = "no memory"});
   for (const std::uint16_t process : these(0, 1))
     for (const std::uint64_t operation : {2U, 3U})
-      CHECK(bench.next<Refused>(process) == Refused{1, operation, Kind::RankFailed, "no memory"});
+      CHECK(bench.next<Refused>(process) ==
+            Refused{1, operation, Kind::RankFailed, "process 1 (node1, pid 101): no memory"});
   bench.send(0,
              Refuse{.number = 1, .operation = 3, .kind = Kind::WouldDeadlock, .text = "second"});  // the first counts
   bench.ask(0, 1, 4);
@@ -294,7 +295,7 @@ TEST_CASE("A break ends an instance from the given operation on, and other seque
     CHECK(broken.epoch == 1);
     CHECK(broken.kind == Kind::Aborted);
     CHECK(broken.process == 1);
-    CHECK(broken.text == "shut down");
+    CHECK(broken.text == "process 1 (node1, pid 101): shut down");
     // Process 2 has no part in the transfers; it has not opened the sequence of all ranks.
     if (process == 2)
       CHECK(broken.ends == std::vector<SequenceEnd>{{{}, 3}});
@@ -368,7 +369,7 @@ TEST_CASE("Closing a sequence ends its instance, and its number means nothing an
   CHECK(bench.has_nothing());
 }
 
-TEST_CASE("When a process is gone all instances with it break, for all members, and others do not", "[leader]") {
+TEST_CASE("L16: when a process is gone all instances with it break, for all members, and others do not", "[leader]") {
   LeaderBench bench(4);
   for (std::uint16_t process = 0; process < 2; ++process) bench.open(process, 1, group({0, 1, 2}));
   for (const std::uint16_t process : these(0, 3)) bench.open(process, 2, group({0, 3}));

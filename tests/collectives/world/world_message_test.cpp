@@ -38,7 +38,7 @@ std::vector<Message> corpus() {
   return {
       Hello{.token = token, .library = "1.2", .run = "run", .process = 3, .processes = 8, .facts = some_facts()},
       Rejected{"another version"},
-      Welcome{{some_facts(), ProcessFacts{}, some_facts()}},
+      Welcome{{some_facts(), ProcessFacts{}, some_facts()}, large},
       Heartbeat{},
       Bye{"done"},
       Open{.number = large, .devices = some_devices(), .epoch = 2, .timeout = std::chrono::minutes(10)},
@@ -63,7 +63,7 @@ std::vector<Message> corpus() {
              .process = 2,
              .text = "killed"},
       Why{.question = 8, .devices = some_devices(), .epoch = 3, .direction = {3, 0}, .operation = 12},
-      Gone{.process = 2, .text = "killed by signal 9"},
+      Gone{.process = 2, .kind = Kind::ProcessSilent, .text = "killed by signal 9"},
       Joined{.process = 2, .facts = some_facts()},
       DataHello{.token = {}, .process = 3, .restart = 1},
       Inputs{
@@ -109,7 +109,7 @@ TEST_CASE("The bytes of a message are little endian, without padding") {
   };
   CHECK(encode(Release{.number = 0x0102, .operation = 3, .turn = 0xff}) ==
         bytes({13, 2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 0, 0, 0, 0, 0}));
-  CHECK(encode(Gone{.process = 0x0201, .text = "ab"}) == bytes({17, 1, 2, 2, 0, 0, 0, 'a', 'b'}));
+  CHECK(encode(Gone{.process = 0x0201, .text = "ab"}) == bytes({17, 1, 2, 8, 2, 0, 0, 0, 'a', 'b'}));
   CHECK(encode(Heartbeat{}) == bytes({4}));
 }
 
@@ -156,7 +156,8 @@ TEST_CASE("Texts and timeouts are cut to their limits, and larger messages are n
   CHECK_THROWS_AS(encode(Open{.direction = {1, all_ranks}}), MalformedMessage);
   ProcessFacts facts;
   facts.devices.resize(max_devices);
-  CHECK_THROWS_AS(encode(Welcome{std::vector<ProcessFacts>(50, facts)}), MalformedMessage);  // more than 1 MiB
+  CHECK_THROWS_AS(encode(Welcome{.processes = std::vector<ProcessFacts>(50, facts)}),
+                  MalformedMessage);  // more than 1 MiB
 }
 
 TEST_CASE("A length that the frame has no bytes for is refused before memory is allocated for it") {
