@@ -15,6 +15,7 @@
 #include <coxswain/runtime/memory/borrowed_memory.hpp>
 
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <future>
 #include <memory>
@@ -181,9 +182,8 @@ class ForeignCalls {
   [[nodiscard]] static std::shared_ptr<void> quiesce(const Site& site) {
     try {
       return S::quiesce();
-    } catch (const CollectiveError& error) {
-      if (error.site().line() != 0) throw;
-      throw CollectiveError(error.kind(), error.what(), site, error.cause());
+    } catch (const CollectiveError&) {
+      std::rethrow_exception(detail::with_site(std::current_exception(), site));
     }
   }
   // Sets the promise when it is destroyed.

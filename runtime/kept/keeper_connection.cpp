@@ -111,6 +111,8 @@ void KeeperConnection::close(const std::string& set) noexcept {
 void KeeperConnection::keep(const std::string& set, const std::string& device, const std::string& name,
                             std::uint64_t bytes, std::uint64_t epoch, const KeptPieceSource& pieces,
                             std::source_location site) {
+  // Held for all packets: after a lack of descriptors the supervisor drops every incomplete allocation of this process.
+  const std::lock_guard lock(mutex_);
   for (bool is_last = false; !is_last;) {
     KeptPieces next = pieces();
     is_last = next.are_last;
@@ -120,7 +122,6 @@ void KeeperConnection::keep(const std::string& set, const std::string& device, c
     request.number = is_last ? 1 : 0;
     request.sizes = std::move(next.sizes);
     request.descriptors = std::move(next.descriptors);
-    const std::lock_guard lock(mutex_);
     if (send_request(request, site).kind != Kind::Done) fail_unexpected(site);
   }
 }

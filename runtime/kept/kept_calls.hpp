@@ -45,10 +45,8 @@ struct KeptSumming {
 /// A server of kept memory: see KeptCalls.
 ///
 /// - make_kept(device, bytes, site): new memory, zeroed. adopt_kept(device, bytes, pieces, site): that of another
-/// process,
-///   which was made with as many bytes.
-///   kept_key(device): a text by which another process finds the device. Throw KeptError. Block; any thread but a
-///   device thread.
+///   process, made with the same number of bytes. kept_key(device): a text by which another process finds the device.
+///   Throw KeptError. Block; any thread but a device thread.
 /// - count_kept(bytes, caller): counts that much kept memory in the device's reports and against its limit until the
 ///   result is destroyed, on any thread. Throws KeptError Memory if the limit does not allow it. Device thread only.
 /// - mark_kept(marking, caller): queues the change after all work that uses the memory. A commit fails if the memory is
@@ -123,7 +121,7 @@ class KeptCalls {
   /// device has not been opened. Later failures as write.
   template <KeptServer S = Server>
   void begin_update(KeptSet& set, std::uint64_t epoch = 0, Site site = Site::current()) const {
-    static_cast<void>(set.state(site));
+    set.require_state(site);
     KeptSet::Device& device = set.device(client().device_id(), site);
     set.require_complete(device, site);
     if (epoch == 0) epoch = device.last_epoch + 1;
@@ -280,13 +278,13 @@ class KeptCalls {
   // The copy that an update writes holds an older epoch: what the update does not write as a whole must not be
   // committed.
   static void poison_unwritten(const KeptSet& set, const KeptSet::Device& device, const Site& site) {
+    const unsigned next = set.next_copy(device);
     for (const auto& [name, memory] : device.memory)
-      device.poison(
-          *memory.handles[set.next_copy(device)],
-          std::make_exception_ptr(KeptError(KeptError::Kind::Order,
-                                            "update " + std::to_string(device.last_epoch) + " of the kept set '" +
-                                                set.name() + "' has not written all of '" + name + "'",
-                                            site)));
+      device.poison(*memory.handles[next], std::make_exception_ptr(KeptError(
+                                               KeptError::Kind::Order,
+                                               "update " + std::to_string(device.last_epoch) + " of the kept set '" +
+                                                   set.name() + "' has not written all of '" + name + "'",
+                                               site)));
   }
 
   void mark(const KeptSet& set, const KeptSet::Device& device, KeptMarkChange change, const Site& site) const {
@@ -294,9 +292,10 @@ class KeptCalls {
     change.two_copies = set.mode() == KeptMode::Double;
     KeptMarking marking{device.record.handles[0]->binding(), {}, change, device.guard};
     const bool commits = change.kind == KeptMarkChange::Kind::Commit;
+    const unsigned next = set.next_copy(device);
     for (const auto& [name, memory] : device.memory)
       for (unsigned copy = 0; copy < memory.handles.size(); ++copy)
-        if (memory.handles[copy] && (!commits || copy == set.next_copy(device)))
+        if (memory.handles[copy] && (!commits || copy == next))
           marking.memory.push_back(memory.handles[copy]->binding());
     client().submit(site, "mark", [marking = std::move(marking)](Server& server, const Caller& caller) mutable {
       server.mark_kept(std::move(marking), caller);

@@ -97,8 +97,19 @@ bool KeptSet::is_idle() const noexcept {
 
 KeptState KeptSet::state(Site site) const {
   const std::lock_guard lock(mutex_);
+  find_state(site);
+  return *state_;
+}
+
+void KeptSet::require_state(Site site) const {
+  const std::lock_guard lock(mutex_);
+  find_state(site);
+}
+
+// Under the lock.
+void KeptSet::find_state(Site site) const {
   if (state_ && has_checksums() && !checked_) finish_checks(site);
-  if (state_) return *state_;
+  if (state_) return;
   std::string missing;
   for (const auto& each : devices_)
     if (!each->is_open) missing += (missing.empty() ? "" : ", ") + each->id.to_string();
@@ -219,7 +230,7 @@ KeptPieceSource KeptSet::pieces(const std::string& key, const std::string& name,
 
 void KeptSet::keep(const Device& device, const std::string& name, std::uint64_t bytes, KeptStorage& storage,
                    Site site) const {
-  if (keeper_ == nullptr) return;
+  if (keeper_ == nullptr) return storage.not_shared();
   const std::uint64_t epoch = std::max(device.last_epoch, KeptMark::from(device.found.mark).epoch);
   keeper_->keep(name_, device.key, name, bytes, epoch, [&] { return storage.next_pieces(site); }, site);
 }

@@ -39,10 +39,11 @@ struct KeptOptions {
   /// process with the same text. At most 4,096 bytes.
   std::string schema{};
   KeptMode mode = KeptMode::InPlace;
-  /// Each such commit, counted for each device from the opening of the set, makes checksums of the memory that its
-  /// update has written, on the device: it reads that memory once. The next process compares what has them before the
-  /// set is reported as whole. They find writes after the commit, not what the update itself has written. 0: none. At
-  /// most KeptRecordMemory::max_checksums allocations of a device (in the mode Double each copy is one).
+  /// Every n-th commit, counted for each device from the opening of the set, makes checksums of all its allocations
+  /// there (in the mode Double of the copies that the update has written), on the device: it reads them once. The next
+  /// process compares what has them before the set is reported as whole. They find writes after the commit, not what
+  /// the update itself has written. 0: none. At most KeptRecordMemory::max_checksums allocations of a device (in the
+  /// mode Double each copy is one).
   std::uint64_t checksum_every = 0;
   /// KeptState::suspect is set after so many runs in a row without a commit.
   std::uint64_t suspect_after = 2;
@@ -61,8 +62,8 @@ class KeptSet {
 
   /// Opens the set in this process. Blocks for the supervisor. `name`: 1 to 255 bytes. `devices`: at least one, none
   /// twice. A set that was destroyed can be opened again in this process; with a supervisor only if no handle and no
-  /// work used its memory any more, as after the shutdown of its devices. Throws KeptError: Forked, InUse, Schema (also
-  /// for another number of devices), Supervisor, Limit, Order.
+  /// queued work used its memory when it was destroyed, as after the shutdown of its devices. Throws KeptError: Forked,
+  /// InUse, Schema (also for another number of devices), Supervisor, Limit, Order.
   KeptSet(std::string name, std::vector<DeviceId> devices, KeptOptions options = {}, Site site = Site::current());
   KeptSet(const KeptSet&) = delete;
   KeptSet& operator=(const KeptSet&) = delete;
@@ -123,6 +124,8 @@ class KeptSet {
   /// Throws KeptError Order if the supervisor holds memory for the device that this process has not opened: a commit
   /// would declare that memory whole, too.
   void require_complete(Device& device, Site site) const;
+  /// Throws as state(), which copies what was found.
+  void require_state(Site site) const;
   [[nodiscard]] bool has_checksums() const noexcept { return options_.checksum_every != 0; }
   /// Counts a commit of the device. Returns whether it makes checksums.
   [[nodiscard]] bool count_commit(Device& device) const noexcept {
@@ -162,6 +165,7 @@ class KeptSet {
   // These are called with the mutex held.
   void require_opened(Device& device, Site site) const;
   void finish_checks(Site site) const;
+  void find_state(Site site) const;
   void report_found(KeptState& state, Site site) const;
   [[nodiscard]] bool is_idle() const noexcept;
   void poison_if_torn(const Device& device, const Memory& memory, Site site) const;

@@ -33,7 +33,7 @@ struct KeptState {
     std::optional<std::vector<std::byte>> values;
     /// Memory whose contents differ from their checksum, by name.
     std::vector<std::string> corrupt{};
-    /// KeptOptions::checksum_every: restored memory that was not compared, by name, since the commit of its epoch has
+    /// KeptOptions::checksum_every: restored memory that was not compared, by name, because the commit of its epoch has
     /// made no checksum of it.
     std::vector<std::string> not_checked{};
   };

@@ -24,6 +24,9 @@ class KeptStorage {
   /// are_last return all pieces once; memory of another process has none. Throws KeptError Descriptors.
   [[nodiscard]] virtual KeptPieces next_pieces(std::source_location site) = 0;
 
+  /// No other process will map the memory: next_pieces() is not called.
+  virtual void not_shared() noexcept {}
+
   /// `counted` is destroyed after the memory has been unmapped: see KeptServer.
   void set_count(std::shared_ptr<void> counted) noexcept { counted_ = std::move(counted); }
 

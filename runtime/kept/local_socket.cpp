@@ -57,8 +57,9 @@ FileDescriptor listen_local(const std::string& path) {
   return made;
 }
 
-FileDescriptor connect_local(const std::string& path) {
+FileDescriptor connect_local(const std::string& path, std::optional<time_t> longest) {
   FileDescriptor made = make_socket(0, path);
+  if (longest) limit_waits(made.get(), *longest);
   const Address address = address_of(path);
   if (connect(made.get(), address.get(), sizeof(address.native)) != 0) fail(errno, path);
   return made;

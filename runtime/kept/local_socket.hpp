@@ -14,8 +14,9 @@ namespace cox {
 /// A socket that accepts connections at that path, which must not exist and may be longer than a socket address.
 /// accept_local() on it does not block.
 [[nodiscard]] FileDescriptor listen_local(const std::string& path);
-/// Connects to the socket at that path.
-[[nodiscard]] FileDescriptor connect_local(const std::string& path);
+/// Connects to the socket at that path. With `longest`, that and later sends and receives fail after so many seconds:
+/// see limit_waits.
+[[nodiscard]] FileDescriptor connect_local(const std::string& path, std::optional<time_t> longest = std::nullopt);
 
 /// A connection that was accepted.
 struct LocalConnection {

@@ -15,7 +15,7 @@ using cox::test::TemporaryFolder;
 using cox::tools::Command;
 using cox::tools::Shell;
 
-TEST_CASE("A stress of kept sets kills its processes, and finds each set as it was told") {
+TEST_CASE("A stress of kept sets kills its processes, and finds each set in its reported state") {
   const Shell stress = Shell::run("$COX stress --kept 25 --devices host:2 --seed 5");
   CAPTURE(stress.output);
   CHECK(stress.code == 0);

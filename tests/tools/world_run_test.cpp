@@ -39,6 +39,13 @@ struct Run {
     return id;
   }
 
+  /// A process that has ended when this returns.
+  pid_t add_ended(const std::string& script) {
+    const pid_t id = add(script);
+    wait_for(id);
+    return id;
+  }
+
   std::ostringstream err;
   WorldRun world;
 };
@@ -47,10 +54,8 @@ struct Run {
 
 TEST_CASE("A run of a world without a failure ends without a report") {
   Run run;
-  const pid_t first = run.add("exit 0");
-  const pid_t second = run.add("exit 0");
-  wait_for(first);
-  wait_for(second);
+  run.add_ended("exit 0");
+  run.add_ended("exit 0");
   CHECK_FALSE(run.world.tend());
   CHECK_FALSE(run.world.failure());
   CHECK(run.err.str().empty());
@@ -58,7 +63,7 @@ TEST_CASE("A run of a world without a failure ends without a report") {
 
 TEST_CASE("Of processes that have ended at the same time, one that a signal has ended counts as the first") {
   Run run;
-  for (const char* script : {"exit 3", "kill -ABRT $$", "kill -KILL $$", "exit 87"}) wait_for(run.add(script));
+  for (const char* script : {"exit 3", "kill -ABRT $$", "kill -KILL $$", "exit 87"}) run.add_ended(script);
   CHECK_FALSE(run.world.tend());
   CHECK(run.world.failure()->process == 2);
 }
@@ -75,10 +80,8 @@ TEST_CASE("A process that has begun to end and cannot be reaped yet ends at the 
 
 TEST_CASE("Of processes that have ended at the same time, those without their world count as the last") {
   Run run;
-  const pid_t first = run.add("exit 87");
-  const pid_t second = run.add("exit 3");
-  wait_for(first);
-  wait_for(second);
+  const pid_t first = run.add_ended("exit 87");
+  const pid_t second = run.add_ended("exit 3");
   CHECK_FALSE(run.world.tend());
   REQUIRE(run.world.failure());
   CHECK(run.world.failure()->process == 1);

@@ -19,7 +19,7 @@ namespace cox::tools {
 namespace {
 
 constexpr std::uint64_t max_restarts = 1'000'000;
-constexpr std::uint64_t max_processes = std::numeric_limits<std::uint16_t>::max();
+constexpr std::uint64_t max_processes = 4096;
 
 }  // namespace
 
@@ -100,6 +100,7 @@ void RunCommand::refuse_options_of_one_process() const {
 ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const {
   const std::uint64_t processes = parse_count("--processes", processes_, 1, max_processes);
   if (processes > 1) refuse_options_of_one_process();
+  if (processes == 1 && command_.count("--grace") != 0) throw ArgumentError("--grace is for --processes 2 or more");
   if (command_.count("--status") != 0) return query(Supervisor::status_request, status_, out, err);
   if (command_.count("--reload") != 0) return query(Supervisor::reload_request, reload_, out, err);
   SupervisorOptions options;

@@ -201,7 +201,8 @@ stress::KeptStress StressCommand::kept_options() const {
         throw ArgumentError("--fault: with --kept it is kill, not '" + std::string(fault.name) + "'");
       options.kill = parse_probability("--fault: kill", fault.value);
     }
-  for (const char* const option : {"--seconds", "--operations", "--mix", "--json", "--trace", "--metrics"})
+  for (const char* const option :
+       {"--seconds", "--operations", "--mix", "--json", "--trace", "--metrics", "--clients", "--flight-recorder"})
     if (command_.count(option) != 0) throw ArgumentError(std::string(option) + " has no meaning with --kept");
   options.flawed = kept_flaw_;
   if (!devices_.starts_with("host")) throw ArgumentError("--devices: --kept runs on host devices, such as host:2");

@@ -19,7 +19,7 @@ inline constexpr const char* kept_sum_name = "cox_kept_sum";
 [[nodiscard]] const CudaKernel& kept_sum_kernel();
 
 inline constexpr unsigned kept_sum_threads = 256;
-/// Blocks for memory of that many bytes: enough for two waves of the largest GPUs, as the reads of 2,048 threads of
+/// Blocks for memory of that many bytes: at most 2,048, about two waves of an H200, as the reads of 2,048 threads of
 /// each multiprocessor are needed for the bandwidth of the memory.
 [[nodiscard]] constexpr unsigned kept_sum_blocks(std::uint64_t bytes) noexcept {
   return static_cast<unsigned>(std::clamp<std::uint64_t>(bytes / 16 / kept_sum_threads, 1, 2048));

@@ -25,6 +25,7 @@ class MemoryFile final : public KeptStorage {
   [[nodiscard]] void* address() const noexcept override { return address_; }
   [[nodiscard]] std::size_t bytes() const noexcept override { return bytes_; }
   [[nodiscard]] KeptPieces next_pieces(std::source_location site) override;
+  void not_shared() noexcept override { file_.reset(); }
 
  private:
   MemoryFile(FileDescriptor file, std::size_t bytes, std::source_location site);

@@ -16,7 +16,7 @@ struct KeptBook {
 
   Count rounds{0};  ///< processes that were started
   Count kills{0};   ///< of them, those that were to be killed
-  // States that the rounds were told, of all sets:
+  // States that the rounds have found, of all sets:
   Count empty{0};
   Count whole{0};
   Count torn{0};

@@ -56,7 +56,7 @@ class StressedSet {
         .fetch_add(1);
     const std::uint64_t synced = book.synced[number_].load();
     const auto wrong = [&](const std::string& why) {
-      book.add_wrong("the set '" + set_.name() + "' is told as " + state_.to_string() + " after update " +
+      book.add_wrong("the set '" + set_.name() + "' is reported as " + state_.to_string() + " after update " +
                      std::to_string(synced) + ": " + why);
     };
     if (state_.kind == Kind::Corrupt) return wrong("nothing has written it");
@@ -155,7 +155,8 @@ void kill_after(std::chrono::microseconds time) {
   }).detach();
 }
 
-// Half of the kills while the sets are opened and checked, the others during the updates.
+// A quarter of the kills come soon after the start: while the sets are opened, or while a standby waits. The others
+// come during the updates.
 constexpr std::uint64_t kept_opening_us = 8'000;
 constexpr std::uint64_t kept_updating_us = 30'000;
 

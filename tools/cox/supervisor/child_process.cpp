@@ -109,7 +109,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const Envi
   if (error == 0) return;
   int status = 0;
   if (id_ > 0) wait_for(id_, status, 0);
-  throw std::system_error(error, std::generic_category(), words.front());
+  throw std::system_error(error, std::generic_category());
 }
 
 ChildProcess::~ChildProcess() {
@@ -135,7 +135,7 @@ void ChildProcess::send(int signal) noexcept {
 int report_not_started(const std::string& program, const std::system_error& error, std::ostream& err) {
   constexpr int cannot_run = 126;
   constexpr int not_found = 127;
-  err << "cox run: cannot start '" << program << "': " << error.code().message() << "\n" << std::flush;
+  err << "cox run: cannot start '" << program << "': " << error.what() << "\n" << std::flush;
   return error.code() == std::errc::no_such_file_or_directory ? not_found : cannot_run;
 }
 

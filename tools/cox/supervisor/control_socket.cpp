@@ -36,6 +36,8 @@ std::filesystem::path folder() {
 
 std::filesystem::path path_of(pid_t supervisor) { return folder() / (std::to_string(supervisor) + ".socket"); }
 
+constexpr time_t longest_wait = 10;  // seconds, for a supervisor that does not answer
+
 }  // namespace
 
 ControlSocket::ControlSocket() : path_(path_of(getpid())) {
@@ -64,7 +66,7 @@ std::vector<pid_t> ControlSocket::supervisors() {
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
     if (error != std::errc() || end != name.data() + name.size() || process <= 0) continue;
     try {
-      static_cast<void>(connect_local(entry.path()));
+      static_cast<void>(connect_local(entry.path(), longest_wait));
       found.push_back(process);
     } catch (const std::system_error&) {  // a socket that a killed process has left
     }
@@ -74,9 +76,7 @@ std::vector<pid_t> ControlSocket::supervisors() {
 }
 
 std::string ControlSocket::query(pid_t supervisor, std::string_view request) try {
-  constexpr time_t longest = 10;
-  const FileDescriptor connection = connect_local(path_of(supervisor));
-  limit_waits(connection.get(), longest);
+  const FileDescriptor connection = connect_local(path_of(supervisor), longest_wait);
   if (send(connection.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) fail("send");
   std::string text(longest_answer, '\0');
   ssize_t size = 0;

@@ -50,8 +50,11 @@ std::string exclusive_devices() {
     if (size > 0) found.append(part.data(), static_cast<std::size_t>(size));
     if (size < 0 && errno != EINTR) break;
   }
-  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+    throw std::system_error(ECHILD, std::generic_category(), "the process that asks the CUDA driver has failed");
   return found;
 }
 

@@ -128,7 +128,7 @@ bool Keeper::answer_one(LocalConnection& from) {
   }
 }
 
-// The pieces of a request could not be received. Returns false if the process cannot be told.
+// The pieces of a request could not be received. Returns false if the process cannot be notified.
 bool Keeper::refuse_pieces(const LocalConnection& from, const KeptError& error) {
   drop_incomplete(from);
   try {

@@ -43,12 +43,12 @@ void Standby::start_later(const std::string& why) {
 void Standby::start() {
   end();
   began_ = Clock::now();
-  socket_ = keeper_.prepare_run();
   try {
+    socket_ = keeper_.prepare_run();
     process_ = start_program_(socket_);
   } catch (const std::system_error& error) {
     keeper_.drop_prepared();
-    start_later(std::string("cannot be started: ") + error.code().message());
+    start_later(std::string("cannot be started: ") + error.what());
     throw;
   }
   due_.reset();
@@ -64,13 +64,20 @@ void Standby::end() noexcept {
     };
     // What they have started becomes a child of this process when they have ended.
     const Clock::time_point until = Clock::now() + std::chrono::seconds(1);
-    while (!kill_children(is_other) && Clock::now() < until) static_cast<void>(poll(nullptr, 0, 1));
-  } catch (const std::system_error&) {  // /proc cannot be read: they live on
+    bool is_alone = kill_children(is_other);
+    for (; !is_alone && Clock::now() < until; is_alone = kill_children(is_other))
+      static_cast<void>(poll(nullptr, 0, 1));
+    if (is_alone) return;
+  } catch (const std::system_error&) {  // /proc cannot be read
   }
+  err_ << "cox run: processes that the standby has started may still run\n" << std::flush;
 }
 
 std::unique_ptr<ChildProcess> Standby::take() {
-  if (process_ != nullptr && process_->end()) end();
+  if (process_ != nullptr && process_->end()) {
+    err_ << "cox run: the standby " << process_->end()->to_string() << "; the program is started anew\n" << std::flush;
+    end();
+  }
   keeper_.begin_run();
   due_ = Clock::time_point();  // the next one, at the next tend()
   return std::exchange(process_, nullptr);

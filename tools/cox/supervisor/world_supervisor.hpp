@@ -40,7 +40,7 @@ struct WorldSupervisorOptions {
 class WorldSupervisor {
  public:
   /// Reports on `err` which process fails, and why the world is restarted or not. `err` must outlive this object.
-  /// Throws std::system_error. Precondition: at least one process, at most 65535.
+  /// Throws std::system_error. Precondition: at least one process, at most 4096.
   WorldSupervisor(std::vector<std::string> program, WorldSupervisorOptions options, std::ostream& err);
 
   /// Runs the world until it is not restarted. Blocks until then. Returns the exit code for this process: 0 if all

@@ -30,7 +30,7 @@ class Rendezvous {
     const std::size_t meeting = arrivals_++ / ranks_;
     if (arrivals_ % ranks_ == 0) changed_.notify_all();
     changed_.wait(lock, [&] { return failed_ || arrivals_ / ranks_ > meeting; });
-    if (arrivals_ / ranks_ <= meeting) throw std::runtime_error("another rank has failed before the update");
+    if (arrivals_ / ranks_ <= meeting) throw std::runtime_error("another rank has failed");
   }
 
  private:
