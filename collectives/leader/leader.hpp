@@ -70,8 +70,9 @@ class Leader {
 
   /// The message for a process that has joined, to be sent to it before all others.
   [[nodiscard]] Welcome welcome() const;
-  /// A process that is gone has a successor. Not called yet: a process cannot join a running world. Sends it a Broken
-  /// for each group with it that has a broken instance, and to the others a Joined. Precondition: the process is gone.
+  /// A process that is gone has a successor, which has connected to all others. Sends it a Broken for each group with
+  /// it that has a broken instance, and a Gone for each absent process; then a Joined to it and all others.
+  /// Precondition: the process is gone.
   void joined(std::uint16_t process, ProcessFacts facts);
   /// The process has ended, or is silent. Sends to the others a Gone, and breaks all instances with the process, with
   /// this kind: ProcessGone or ProcessSilent. Messages of the process are ignored from now on. Idempotent.

@@ -40,6 +40,9 @@ class DataExchange final : public RankExchange {
 
   void add(std::uint16_t process, std::shared_ptr<DataLink> link);
   [[nodiscard]] bool has(std::uint16_t process) const;
+  /// The link to the successor of a process. Operations of `ended` and of earlier epochs, which its predecessor has not
+  /// completed, fail as before.
+  void replace(std::uint16_t process, std::shared_ptr<DataLink> link, const std::vector<SharedCommunicator>& ended);
   /// The process is gone: operations that need it fail with this error, also later ones. Closes its link.
   void lose(std::uint16_t process, const std::exception_ptr& why) noexcept;
   /// Every process is gone.
@@ -81,6 +84,12 @@ class DataExchange final : public RankExchange {
   mutable std::mutex mutex_;  // not held while links or operations are called
   std::vector<std::shared_ptr<DataLink>> links_;
   std::vector<std::exception_ptr> gone_;
+  /// The last epoch of a communicator that ended because a process was gone.
+  struct LastEpoch {
+    std::uint64_t epoch = 0;
+    std::exception_ptr why = nullptr;
+  };
+  std::map<std::vector<DeviceId>, LastEpoch> ended_epochs_;
   std::map<OperationOfAll, Active, ByName> active_;
   std::map<SequenceName, Progress> expected_;
   std::map<OperationOfAll, std::pair<AbortedOperation, std::uint16_t>, ByName>

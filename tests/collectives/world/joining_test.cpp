@@ -2,15 +2,20 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_folder.hpp>
 
+#include <coxswain/collectives/discovery/rendezvous.hpp>
 #include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
+#include <coxswain/collectives/world/world_leader.hpp>
 #include <coxswain/collectives/world/world_session.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 
 using namespace cox;
 using namespace std::chrono_literals;
@@ -36,6 +41,21 @@ struct Member {
                            .timeout = timeout},
                  .devices = {{0, process}}},
                 sequencer) {}
+  /// A process of a world of two whose leader is `leader`.
+  Member(const WorldLeader& leader, std::uint16_t process, std::uint32_t restart, std::uint16_t device = 0)
+      : session({.place = {.process = process,
+                           .processes = 2,
+                           .run = "test",
+                           .restart = restart,
+                           .host = "here",
+                           .rendezvous = parse_rendezvous(leader.address(), "the leader"),
+                           .token = token,
+                           .timeout = 60s},
+                 .devices = {{0, device}}},
+                sequencer) {}
+  void leave() { session.leave(std::chrono::steady_clock::now() + 60s); }
+
+  static constexpr cox::detail::WorldToken token{std::byte{7}};
 };
 
 }  // namespace
@@ -79,4 +99,53 @@ TEST_CASE("A process that has another number of processes is refused, and the wo
   joined.get();
   right.session.leave(std::chrono::steady_clock::now() + 60s);
   first.session.leave(std::chrono::steady_clock::now() + 60s);
+}
+
+TEST_CASE("L16: under a leader of its own a process that is gone gets a successor", "[world]") {
+  const WorldLeader leader({.processes = 2, .run = "test", .token = Member::token});
+  Member first(leader, 0, 0);
+  auto second = std::make_unique<Member>(leader, 1, 0);
+  auto joined = std::async(std::launch::async, [&] { first.session.join(); });
+  second->session.join();
+  joined.get();
+  CHECK(first.session.wait_until_complete(std::chrono::steady_clock::now() + 60s));
+  const auto refusal_of = [&](std::uint32_t restart, std::uint16_t device) {
+    Member other(leader, 1, restart, device);
+    return message_of([&] { other.session.join(); });
+  };
+  CHECK_THAT(refusal_of(0, 0), ContainsSubstring("process 1 has joined already"));
+  CHECK_THAT(refusal_of(1, 1), ContainsSubstring("other devices"));
+  second->leave();
+  second.reset();
+  // It is known to be gone when that has been reported.
+  while (first.session.wait_until_complete(std::chrono::steady_clock::now())) std::this_thread::yield();
+  CHECK_THAT(refusal_of(0, 0), ContainsSubstring("process 1 has joined already"));  // no restart of it
+  Member successor(leader, 1, 1);
+  successor.session.join();
+  CHECK(first.session.wait_until_complete(std::chrono::steady_clock::now() + 60s));
+  CHECK(successor.session.wait_until_complete(std::chrono::steady_clock::now() + 60s));
+  CHECK(first.session.processes()[1].restart == 1);
+  successor.leave();
+  first.leave();
+}
+
+TEST_CASE("The leader of a world accepts no process with another token, and its end is the world's", "[world]") {
+  auto leader = std::make_unique<WorldLeader>(
+      WorldLeaderOptions{.processes = 2, .run = "test", .token = cox::detail::WorldToken{std::byte{8}}});
+  Member stranger(*leader, 0, 0);
+  CHECK_THAT(message_of([&] { stranger.session.join(); }), ContainsSubstring("token"));
+  leader = std::make_unique<WorldLeader>(WorldLeaderOptions{.processes = 2, .run = "test", .token = Member::token});
+  Member first(*leader, 0, 0);
+  Member second(*leader, 1, 0);
+  auto joined = std::async(std::launch::async, [&] { first.session.join(); });
+  second.session.join();
+  joined.get();
+  leader.reset();
+  CHECK(kind_of<CollectiveError>([&] {
+          static_cast<void>(first.session.wait_until_complete(std::chrono::steady_clock::now() + 60s));
+          // A world that is complete returns at once, until the end of the leader has been noticed.
+          while (true) static_cast<void>(first.session.wait_until_complete(std::chrono::steady_clock::now()));
+        }) == CollectiveError::Kind::WorldGone);
+  second.leave();
+  first.leave();
 }
