@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/leader/leader_cycle.hpp>
+#include <coxswain/collectives/leader/leader_report.hpp>
 #include <coxswain/collectives/leader/leader_sequence.hpp>
 #include <coxswain/collectives/leader/world_message.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
@@ -92,6 +93,8 @@ class Leader {
   /// Whether other processes wait for this one: for its Ask of an operation, or for its part in a released one that it
   /// has not reported as completed.
   [[nodiscard]] bool awaits(std::uint16_t process) const;
+  /// For people. Costs time in proportion to all that is open.
+  [[nodiscard]] LeaderReport report() const;
   [[nodiscard]] bool is_present(std::uint16_t process) const noexcept { return processes_[process].is_present; }
 
  private:

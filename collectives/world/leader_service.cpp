@@ -276,6 +276,50 @@ void LeaderService::send_heartbeats(Time now, Time running_since) {
   }
 }
 
+std::string LeaderService::describe(Time now) const {
+  const auto devices_of = [](const ProcessFacts& facts) {
+    std::string text;
+    for (const DeviceId device : facts.devices) text += " " + device.to_string();
+    return text.empty() ? std::string(" no devices") : text;
+  };
+  if (!leader_) {
+    std::string text = fmt::format("a world of {} processes, of which {} have joined\n", facts_.size(), present());
+    for (std::uint16_t process = 0; process < facts_.size(); ++process)
+      text += name(process) + (facts_[process].host.empty() ? ": has not joined" : ":" + devices_of(facts_[process])) +
+              "\n";
+    return text;
+  }
+  const LeaderReport report = leader_->report();
+  std::string text = fmt::format("a world of {} processes, {} operations of several processes released\n",
+                                 facts_.size(), report.released);
+  for (std::uint16_t process = 0; process < facts_.size(); ++process) {
+    const LeaderReport::Process& each = report.processes[process];
+    text += name(process) + ":" + devices_of(each.facts);
+    if (each.facts.restart != 0) text += fmt::format(", restart {}", each.facts.restart);
+    if (!each.is_present)
+      text += ", is gone";
+    else if (const Link& link = links_[process])
+      text += fmt::format(", heard {:.1f} s ago", std::chrono::duration<double>(now - link->last_heard()).count());
+    if (each.in_flight != 0) text += fmt::format(", {} released operations in flight", each.in_flight);
+    if (each.is_awaited) text += ", others wait for it";
+    text += "\n";
+  }
+  for (const LeaderReport::Operation& operation : report.operations) {
+    text += operation.name;
+    if (!operation.waits_for.empty()) text += " waits for " + operation.waits_for;
+    text += ": ";
+    for (std::size_t i = 0; i < operation.missing.size(); ++i)
+      text += (i == 0 ? "" : ", ") + name(operation.missing[i]);
+    text += operation.is_behind             ? " must first complete earlier ones"
+            : operation.missing.size() == 1 ? " has not submitted it"
+            : operation.missing.empty()     ? "about to be released"
+                                            : " have not submitted it";
+    const double left = std::chrono::duration<double>(operation.deadline - now).count();
+    text += left > 0 ? fmt::format(", overdue in {:.1f} s\n", left) : ", overdue\n";
+  }
+  return text;
+}
+
 void LeaderService::close() noexcept {
   error_code ignored;
   acceptor_.close(ignored);

@@ -81,6 +81,8 @@ class LeaderService {
   /// Number of processes that are present, without the own one.
   [[nodiscard]] std::size_t present() const noexcept;
   [[nodiscard]] std::string name(std::uint16_t process) const;
+  /// For people: the processes, and the operations that wait for some of them, a line each.
+  [[nodiscard]] std::string describe(Time now) const;
 
  private:
   using Tcp = boost::asio::ip::tcp;

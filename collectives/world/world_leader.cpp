@@ -9,10 +9,12 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <chrono>
 #include <exception>
+#include <future>
 #include <thread>
 #include <utility>
 
@@ -50,6 +52,18 @@ class WorldLeader::Thread {
         .kind = Rendezvous::Kind::Leader, .host = endpoint_.address().to_string(), .port = endpoint_.port()});
   }
 
+  [[nodiscard]] std::string describe() {
+    std::promise<std::string> text;
+    boost::asio::post(io_, [&] {
+      try {
+        text.set_value(service_.describe(steady_clock::now()));
+      } catch (...) {
+        text.set_exception(std::current_exception());
+      }
+    });
+    return text.get_future().get();
+  }
+
  private:
   LeaderServiceOptions service_options(WorldLeaderOptions& options) const {
     const Settings now = settings();
@@ -63,12 +77,16 @@ class WorldLeader::Thread {
 
   void run() noexcept {
     const auto keep_running = boost::asio::make_work_guard(io_);
-    try {
-      io_.run();
-    } catch (const std::exception& error) {  // no memory
-      cox::log::write(LogSubsystem::Collectives, LogLevel::Error,
-                      [&] { return std::string("the leader of the world has failed: ") + error.what(); });
-      service_.close();  // the processes are told
+    for (;;) {
+      try {
+        io_.run();
+        return;
+      } catch (const std::exception& error) {  // no memory
+        cox::log::write(LogSubsystem::Collectives, LogLevel::Error,
+                        [&] { return std::string("the leader of the world has failed: ") + error.what(); });
+        timer_.cancel();
+        service_.close();  // the processes are told
+      }
     }
   }
 
@@ -99,5 +117,7 @@ WorldLeader::WorldLeader(WorldLeaderOptions options) : thread_(std::make_unique<
 WorldLeader::~WorldLeader() = default;
 
 std::string WorldLeader::address() const { return thread_->address(); }
+
+std::string WorldLeader::describe() const { return thread_->describe(); }
 
 }  // namespace cox

@@ -33,6 +33,9 @@ class WorldLeader {
 
   /// "leader://127.0.0.1:40123", the value of COX_WORLD for the processes.
   [[nodiscard]] std::string address() const;
+  /// For people: the processes, and what the operations wait for that some of them have submitted. Any thread; blocks
+  /// for the leader's thread.
+  [[nodiscard]] std::string describe() const;
 
  private:
   class Thread;

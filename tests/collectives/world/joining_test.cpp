@@ -109,6 +109,9 @@ TEST_CASE("L16: under a leader of its own a process that is gone gets a successo
   second->session.join();
   joined.get();
   CHECK(first.session.wait_until_complete(std::chrono::steady_clock::now() + 60s));
+  CHECK_THAT(leader.describe(), ContainsSubstring("a world of 2 processes, 0 operations") &&
+                                    ContainsSubstring("process 1 (here, pid ") && ContainsSubstring(": p1/") &&
+                                    ContainsSubstring("heard 0.") && !ContainsSubstring("gone"));
   const auto refusal_of = [&](std::uint32_t restart, std::uint16_t device) {
     Member other(leader, 1, restart, device);
     return message_of([&] { other.session.join(); });
@@ -120,11 +123,13 @@ TEST_CASE("L16: under a leader of its own a process that is gone gets a successo
   // It is known to be gone when that has been reported.
   while (first.session.wait_until_complete(std::chrono::steady_clock::now())) std::this_thread::yield();
   CHECK_THAT(refusal_of(0, 0), ContainsSubstring("process 1 has joined already"));  // no restart of it
+  CHECK_THAT(leader.describe(), ContainsSubstring(", is gone"));
   Member successor(leader, 1, 1);
   successor.session.join();
   CHECK(first.session.wait_until_complete(std::chrono::steady_clock::now() + 60s));
   CHECK(successor.session.wait_until_complete(std::chrono::steady_clock::now() + 60s));
   CHECK(first.session.processes()[1].restart == 1);
+  CHECK_THAT(leader.describe(), ContainsSubstring(", restart 1") && !ContainsSubstring("gone"));
   successor.leave();
   first.leave();
 }
@@ -132,6 +137,7 @@ TEST_CASE("L16: under a leader of its own a process that is gone gets a successo
 TEST_CASE("The leader of a world accepts no process with another token, and its end is the world's", "[world]") {
   auto leader = std::make_unique<WorldLeader>(
       WorldLeaderOptions{.processes = 2, .run = "test", .token = cox::detail::WorldToken{std::byte{8}}});
+  CHECK_THAT(leader->describe(), ContainsSubstring("0 have joined") && ContainsSubstring("process 1: has not joined"));
   Member stranger(*leader, 0, 0);
   CHECK_THAT(message_of([&] { stranger.session.join(); }), ContainsSubstring("token"));
   leader = std::make_unique<WorldLeader>(WorldLeaderOptions{.processes = 2, .run = "test", .token = Member::token});
