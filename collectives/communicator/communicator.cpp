@@ -6,6 +6,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
+#include <coxswain/runtime/telemetry/world_member.hpp>
 
 #include <array>
 #include <cstdint>
@@ -149,7 +150,7 @@ void Communicator::report_failure(const std::exception_ptr& error) noexcept {
     }
     const auto log = [](const auto& text) { log::write(LogSubsystem::Collectives, LogLevel::Error, text); };
     log([&] { return describe(error); });
-    const auto file = settings().get<std::string>("collectives.dump_file");
+    const std::string file = file_of_process(settings().get<std::string>("collectives.dump_file")).string();
     if (file.empty()) return;
     static constinit std::mutex writing;  // communicators that fail at the same time write one after the other
     const std::lock_guard lock(writing);

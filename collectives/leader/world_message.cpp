@@ -197,7 +197,11 @@ void code(Coder& coder, M& message) {
   coder.number(message.max_ahead);
 }
 template <class Coder, Is<Heartbeat> M>
-void code(Coder&, M&) {}
+void code(Coder& coder, M& message) {
+  coder.number(message.sent);
+  coder.number(message.heard);
+  coder.number(message.held);
+}
 template <class Coder, Is<Connected> M>
 void code(Coder&, M&) {}
 template <class Coder, Is<Bye> M>

@@ -110,8 +110,13 @@ struct Welcome {
 struct Connected {
   friend bool operator==(const Connected&, const Connected&) = default;
 };
-/// Sent in both directions when nothing else is.
+/// Sent in both directions, periodically; also the answer to the first one. Times are nanoseconds of the sender's
+/// steady clock: see ClockOffset.
 struct Heartbeat {
+  std::uint64_t sent = 0;
+  std::uint64_t heard = 0;  ///< `sent` of the last one from the other end; 0: none
+  std::uint64_t held = 0;   ///< how long ago that one came
+
   friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
 };
 /// The process leaves the world in good order.

@@ -18,6 +18,10 @@ using std::chrono::steady_clock;
 constexpr std::size_t most_unidentified = 4096;  // connections that have not said who they are
 constexpr std::chrono::seconds successor_connects_within{30};
 
+std::uint64_t nanoseconds_of(LeaderService::Time time) noexcept {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
+}
+
 }  // namespace
 
 LeaderService::LeaderService(boost::asio::io_context& io, LeaderServiceOptions options, Handlers handlers)
@@ -26,6 +30,7 @@ LeaderService::LeaderService(boost::asio::io_context& io, LeaderServiceOptions o
       handlers_(std::move(handlers)),
       facts_(options_.processes),
       links_(options_.processes),
+      heard_(options_.processes),
       silences_(options_.processes) {}
 
 void LeaderService::listen(const address& address) {
@@ -146,6 +151,7 @@ std::string LeaderService::objection_to(const Hello& hello) const {
 void LeaderService::add(const Link& link, ProcessFacts facts, std::uint16_t process) {
   facts_[process] = std::move(facts);
   links_[process] = link;
+  heard_[process] = {};
   silences_[process] = {};
   link->restart({.received = [this, process](Message next) { receive(process, std::move(next)); },
                  .ended =
@@ -211,7 +217,13 @@ void LeaderService::complete_successor() {
 void LeaderService::receive_own(Message message) { receive(*options_.own, std::move(message)); }
 
 void LeaderService::receive(std::uint16_t process, Message message) {
-  if (std::holds_alternative<Heartbeat>(message) || !leader_) return;
+  if (const auto* const heartbeat = std::get_if<Heartbeat>(&message)) {
+    if (links_[process] == nullptr) return;
+    heard_[process] = {.sent = heartbeat->sent, .at = links_[process]->last_heard()};
+    if (heartbeat->heard == 0) send_heartbeat(process);  // so that the clocks are compared soon
+    return;
+  }
+  if (!leader_) return;
   const bool is_own = process == options_.own;
   if (std::holds_alternative<Bye>(message)) {
     if (!is_own) return lose(process, Kind::ProcessGone, "it has left the world");
@@ -262,12 +274,22 @@ void LeaderService::arm_timer() {
   });
 }
 
+void LeaderService::send_heartbeat(std::uint16_t process) {
+  const Time now = steady_clock::now();
+  Heartbeat heartbeat{.sent = nanoseconds_of(now)};
+  if (const Heard& last = heard_[process]; last.sent != 0) {
+    heartbeat.heard = last.sent;
+    heartbeat.held = nanoseconds_of(now) - nanoseconds_of(last.at);
+  }
+  links_[process]->send(heartbeat);
+}
+
 void LeaderService::send_heartbeats(Time now, Time running_since) {
   if (!leader_) return;
   for (std::uint16_t process = 0; process < links_.size(); ++process) {
     const Link link = links_[process];
     if (link == nullptr) continue;
-    link->send(Heartbeat{});
+    send_heartbeat(process);
     const Time heard = std::max(link->last_heard(), running_since);
     if (silences_[process].is_too_long(name(process), heard, leader_->awaits(process), options_.silence, now))
       lose(process, Kind::ProcessSilent,

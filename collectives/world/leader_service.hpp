@@ -96,6 +96,7 @@ class LeaderService {
   void receive(std::uint16_t process, Message message);
   void complete_successor();
   void lose(std::uint16_t process, Kind kind, const std::string& text);
+  void send_heartbeat(std::uint16_t process);
   void send_outgoing();
   void arm_timer();
 
@@ -117,7 +118,13 @@ class LeaderService {
   std::deque<Successor> successors_;
   bool is_welcomed_ = false;                   // the first one of successors_ was sent a Welcome
   boost::asio::steady_timer connecting_{io_};  // until when it must have connected
-  std::vector<Silence> silences_;              // by process
+  /// The last heartbeat of a process: see Heartbeat.
+  struct Heard {
+    std::uint64_t sent = 0;
+    Time at{};
+  };
+  std::vector<Heard> heard_;       // by process
+  std::vector<Silence> silences_;  // by process
 };
 
 }  // namespace cox::detail::world

@@ -9,6 +9,7 @@
 #include <coxswain/runtime/config/config_error.hpp>
 #include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
+#include <coxswain/runtime/telemetry/world_member.hpp>
 
 #include <unistd.h>
 
@@ -64,6 +65,7 @@ World World::join(const std::vector<DeviceId>& devices, const WorldOptions& opti
           .heartbeat = heartbeat,
           .silence = silence},
       Communicators::of_process().sequencer());
+  set_world_member(WorldMember{.process = place.process, .processes = place.processes, .host = place.host});
   session->join();
   of_process.session = session;
   detail::set_own_process(static_cast<std::uint16_t>(place.process + 1));

@@ -4,6 +4,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/world_process.hpp>
 #include <coxswain/runtime/error/log.hpp>
+#include <coxswain/runtime/telemetry/world_member.hpp>
 
 #include <boost/asio/post.hpp>
 
@@ -22,6 +23,10 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds last_data_after{500};
 constexpr std::chrono::seconds gone_within{2};
+
+std::uint64_t nanoseconds_of(WorldSession::Time time) noexcept {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
+}
 
 double seconds(std::chrono::nanoseconds time) noexcept { return std::chrono::duration<double>(time).count(); }
 
@@ -102,6 +107,7 @@ void WorldSession::lose_data(std::uint16_t process, Kind kind, const std::string
 }
 
 void WorldSession::handle(Message message) {
+  if (const auto* const heartbeat = std::get_if<Heartbeat>(&message)) return note_heartbeat(*heartbeat);
   if (const auto* const gone = std::get_if<Gone>(&message)) {
     if (!leads_ && gone->process < facts_.size() && gone->process != own_)
       note_lost(gone->process, gone->kind, gone->text);  // the leader itself is told by service_
@@ -157,6 +163,17 @@ void WorldSession::data_link_ended(std::uint16_t process, const std::string& why
   });
 }
 
+void WorldSession::note_heartbeat(const Heartbeat& heartbeat) {
+  if (leads_) return;
+  leader_sent_ = heartbeat.sent;
+  leader_heard_ = to_leader_->last_heard();
+  if (heartbeat.heard == 0) return;
+  const ClockOffset::Measured measured = leader_clock_.add(
+      static_cast<std::int64_t>(heartbeat.heard), static_cast<std::int64_t>(heartbeat.held),
+      static_cast<std::int64_t>(heartbeat.sent), static_cast<std::int64_t>(nanoseconds_of(leader_heard_)));
+  set_world_clock(measured.offset, measured.error);
+}
+
 void WorldSession::send_heartbeats() {
   const Time now = steady_clock::now();
   // After a pause of this process, the others may have spoken without being heard.
@@ -165,7 +182,12 @@ void WorldSession::send_heartbeats() {
   if (is_out_of_memory_) lose_world("this process is out of memory");
   if (service_ && !is_lost()) service_->send_heartbeats(now, running_since_);
   if (!leads_ && !is_lost()) {
-    to_leader_->send(Heartbeat{});
+    Heartbeat heartbeat{.sent = nanoseconds_of(steady_clock::now())};
+    if (leader_sent_ != 0) {
+      heartbeat.heard = leader_sent_;
+      heartbeat.held = heartbeat.sent - nanoseconds_of(leader_heard_);
+    }
+    to_leader_->send(heartbeat);
     const Time heard = std::max(to_leader_->last_heard(), running_since_);
     if (leader_silence_.is_too_long(name_of_leader(), heard, sequencer_.awaits_leader(), options_.silence, now))
       lose_world(fmt::format("{} has been silent for {:.1f} s (setting world.silence)", name_of_leader(),

@@ -4,6 +4,7 @@
 #include <coxswain/collectives/leader/follower.hpp>
 #include <coxswain/collectives/leader/world_message.hpp>
 #include <coxswain/collectives/sequencer/sequencer.hpp>
+#include <coxswain/collectives/world/clock_offset.hpp>
 #include <coxswain/collectives/world/control_link.hpp>
 #include <coxswain/collectives/world/data_exchange.hpp>
 #include <coxswain/collectives/world/data_link.hpp>
@@ -86,6 +87,7 @@ class WorldSession {
   void lose_data(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
   void handle(Message message);
   void send_heartbeats();
+  void note_heartbeat(const Heartbeat& heartbeat);
   void data_link_ended(std::uint16_t process, const std::string& why);
   void lose_world(const std::string& why) noexcept;
   [[nodiscard]] bool is_lost();
@@ -112,6 +114,9 @@ class WorldSession {
   std::optional<LeaderService> service_;  // if it leads
   Link to_leader_;                        // if another one leads; closed, but never reset
   Silence leader_silence_;
+  ClockOffset leader_clock_;
+  std::uint64_t leader_sent_ = 0;  // its last heartbeat's Heartbeat::sent; 0: there was none
+  Time leader_heard_{};            // when that one came
   DataExchange exchange_;
   std::string refused_;  // why the leader has refused this process, or why it cannot be reached
   bool is_welcome_ = false;

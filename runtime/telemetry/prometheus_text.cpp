@@ -1,5 +1,7 @@
 #include <coxswain/runtime/telemetry/prometheus_text.hpp>
 
+#include <coxswain/runtime/telemetry/world_member.hpp>
+
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
@@ -7,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace cox::metrics {
@@ -37,8 +41,10 @@ prometheus::ClientMetric::Histogram in_seconds(const Histogram& durations) {
   return histogram;
 }
 
-prometheus::ClientMetric metric_of(Family::Kind kind, const Family::Value& value) {
+prometheus::ClientMetric metric_of(Family::Kind kind, const Family::Value& value,
+                                   const std::optional<WorldMember>& member) {
   prometheus::ClientMetric metric;
+  if (member) metric.label.push_back({"process", std::to_string(member->process)});
   for (const auto& [name, text] : value.labels) metric.label.push_back({name, text});
   switch (kind) {
     case Family::Kind::Counter: metric.counter.value = value.number; break;
@@ -51,13 +57,14 @@ prometheus::ClientMetric metric_of(Family::Kind kind, const Family::Value& value
 }  // namespace
 
 std::string prometheus_text(const MetricSet& set) {
+  const auto member = world_member();
   std::vector<prometheus::MetricFamily> families;
   for (const auto& [name, family] : set.families()) {
     auto& added = families.emplace_back();
     added.name = name;
     added.help = family.help;
     added.type = type_of(family.kind);
-    for (const Family::Value& value : family.values) added.metric.push_back(metric_of(family.kind, value));
+    for (const Family::Value& value : family.values) added.metric.push_back(metric_of(family.kind, value, member));
   }
   return prometheus::TextSerializer().Serialize(families);
 }

@@ -2,9 +2,12 @@
 
 #include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/telemetry/json_text.hpp>
+#include <coxswain/runtime/telemetry/world_member.hpp>
 #include <coxswain/runtime/trace/timeline_row.hpp>
 
 #include <fmt/format.h>
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -42,8 +45,9 @@ class ChromeTraceWriter {
   void write() {
     sort_into_rows();
     text_ = fmt::format(
-        "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"events\":\"{}\",\"dropped\":\"{}\"}},\"traceEvents\":[",
-        recording_.events.size(), recording_.dropped);
+        "{{\"displayTimeUnit\":\"ns\",\"otherData\":{{\"events\":\"{}\",\"dropped\":\"{}\",\"started_ns\":\"{}\"{}}},"
+        "\"traceEvents\":[",
+        recording_.events.size(), recording_.dropped, recording_.started, place_in_world());
     for (const auto& [device, process] : processes_) name_process(process, "device " + device.to_string());
     if (std::ranges::any_of(rows_, [](const auto& row) { return row.second.process == clients_process; })) {
       name_process(clients_process, "client threads");
@@ -55,6 +59,16 @@ class ChromeTraceWriter {
   }
 
  private:
+  // For `cox trace`, which merges the files of several processes.
+  static std::string place_in_world() {
+    const auto member = world_member();
+    if (!member) return {};
+    return fmt::format(
+        ",\"process\":\"{}\",\"processes\":\"{}\",\"host\":{},\"pid\":\"{}\",\"clock_offset_ns\":\"{}\"{}",
+        member->process, member->processes, json_text(member->host), ::getpid(), member->clock_offset,
+        member->clock_error ? fmt::format(",\"clock_error_ns\":\"{}\"", *member->clock_error) : std::string());
+  }
+
   static bool has_origin(const Event& event) noexcept {
     return event.origin.time != 0 && event.origin.thread != 0 && event.origin.time <= event.begin;
   }

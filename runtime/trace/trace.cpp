@@ -38,6 +38,7 @@ struct Recorder {
   std::set<Writer*> writers;
   std::map<std::uint32_t, std::string> threads;
   std::uint64_t started = 0;
+  std::chrono::steady_clock::time_point started_at;
   std::atomic<bool> nvtx{false};
 };
 
@@ -249,6 +250,7 @@ void start(const Options& options) {
   const std::unique_ptr<EventRing> former(std::exchange(ring, fresh.release()));
   all.nvtx.store(options.nvtx, std::memory_order_relaxed);
   all.started = now();
+  all.started_at = std::chrono::steady_clock::now();
   detail::enabled.store(true, std::memory_order_release);  // pairs with the acquires in keep()
   set_task_tracer(options.nvtx ? &nvtx_tracer : &quiet_tracer);
 }
@@ -260,11 +262,13 @@ Recording stop() {
   all.nvtx.store(false, std::memory_order_relaxed);
   const std::unique_ptr<EventRing> taken(std::exchange(ring, nullptr));
   const std::uint64_t started = all.started;
+  const auto started_at = all.started_at.time_since_epoch();
   const auto threads = all.threads;
   lock.unlock();
   if (taken == nullptr) return {};
   Recording recording = collect(*taken, Clock(started));
   recording.threads = threads;
+  recording.started = static_cast<std::uint64_t>(std::chrono::nanoseconds(started_at).count());
   return recording;
 }
 

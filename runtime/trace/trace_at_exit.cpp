@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/error/log.hpp>
+#include <coxswain/runtime/telemetry/world_member.hpp>
 #include <coxswain/runtime/trace/chrome_trace.hpp>
 
 #include <unistd.h>
@@ -27,7 +28,11 @@ class FileAtExit {
   ~FileAtExit() {
     if (path_.empty() || process_ != getpid()) return;
     try {
-      write_chrome_trace(path_, stop());
+      const std::filesystem::path own = file_of_process(path_);
+      std::error_code ignored;
+      // Made by start_until_exit(), which did not know the number of the process.
+      if (own != path_ && std::filesystem::file_size(path_, ignored) == 0) std::filesystem::remove(path_, ignored);
+      write_chrome_trace(own, stop());
     } catch (const std::exception& error) {
       log::write(LogSubsystem::Runtime, LogLevel::Error, [&] { return std::string(error.what()); });
       if (!log::enabled(LogSubsystem::Runtime, LogLevel::Error))

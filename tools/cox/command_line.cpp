@@ -12,6 +12,7 @@
 #include <coxswain/tools/cox/doctor_command.hpp>
 #include <coxswain/tools/cox/run_command.hpp>
 #include <coxswain/tools/cox/stress_command.hpp>
+#include <coxswain/tools/cox/trace_command.hpp>
 #include <coxswain/tools/cox/version.hpp>
 
 #include <CLI/CLI.hpp>
@@ -130,6 +131,7 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
   DevicesCommand devices(app);
   DoctorCommand doctor(app);
   StressCommand stress(app);
+  TraceCommand trace(app);
   RunCommand run(app);
   const auto done = [&](ExitCode code) { return delivered(code, spoken_name(app), out, err); };
   const auto complain = [&](const std::string& what, ExitCode code) {
@@ -140,13 +142,13 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
     const auto mark = std::ranges::find(arguments, "--");
     app.parse(reversed(arguments.begin(), mark));
     if (app.get_subcommands().empty())
-      throw ArgumentError("a subcommand is needed: bench, config, devices, doctor, run or stress; see cox --help");
+      throw ArgumentError("a subcommand is needed: bench, config, devices, doctor, run, stress or trace; see cox --help");
     // The settings are for the program that `cox run` starts. They are not applied to this process.
     if (run.chosen()) return run.run({mark == arguments.end() ? mark : mark + 1, arguments.end()}, out, err);
     if (mark != arguments.end()) throw ArgumentError("only cox run takes '--' and a program");
     // Read the settings first, so that every command reports invalid settings in the same way. Commands that only show
     // information write no log and no trace.
-    const bool only_shows = config.chosen() || devices.chosen() || doctor.chosen();
+    const bool only_shows = config.chosen() || devices.chosen() || doctor.chosen() || trace.chosen();
     static_cast<void>(settings());
     const WithoutFiles without_files(only_shows && !config.chosen());
     if (!only_shows) apply_settings();
@@ -154,6 +156,7 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
     if (config.chosen()) return done(config.run(out, err));
     if (devices.chosen()) return done(devices.run(out, err));
     if (doctor.chosen()) return done(doctor.run(out, err));
+    if (trace.chosen()) return done(trace.run(out, err));
     return done(stress.run(out, err));
   } catch (const CLI::Success& request) {  // --help, --version
     static_cast<void>(app.exit(request, out, err));

@@ -111,7 +111,8 @@ TEST_CASE("The bytes of a message are little endian, without padding") {
   CHECK(encode(Release{.number = 0x0102, .operation = 3, .turn = 0xff}) ==
         bytes({13, 2, 1, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 0, 0, 0, 0, 0}));
   CHECK(encode(Gone{.process = 0x0201, .text = "ab"}) == bytes({17, 1, 2, 8, 2, 0, 0, 0, 'a', 'b'}));
-  CHECK(encode(Heartbeat{}) == bytes({4}));
+  CHECK(encode(Heartbeat{.sent = 1, .heard = 2, .held = 3}) ==
+        bytes({4, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0}));
 }
 
 TEST_CASE("No part of a message, and no message with more bytes, is decoded") {
