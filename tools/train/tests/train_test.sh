@@ -86,6 +86,13 @@ supervised() {
   "$2" run --restarts 100000 --backoff 1ms --backoff-max 1ms --on signal -- bash strikes.sh "$program" "${small[@]}" \
     --losses "$1.losses" "${@:3}" >"$1.out" 2>&1 || fail "$1 ended with exit code $?"
 }
+# world NAME PROCESSES DEVICES COX ARGUMENT...: a run of so many processes with so many devices each, as one world. It is
+# started again after a signal.
+world() {
+  "$4" run --processes "$2" --restarts 100000 --backoff 1ms --backoff-max 1ms --grace "${grace:-10s}" --on signal -- \
+    bash strikes.sh "$program" "${small[@]}" --losses "$1.losses" "${@:5}" --devices "$kind:$3" >"$1.out" 2>&1 ||
+    fail "$1 ended with exit code $?"
+}
 damage() { # FILE: changes one byte in its middle
   local middle=$(($(stat -c %s "$1") / 2)) byte
   byte=$(od -An -tu1 -j "$middle" -N 1 "$1")
@@ -341,6 +348,137 @@ END
     has refused "outside of an update"
     starts_are refused "empty whole:12"
     same whole refused
+    ;;
+  world) # COX ARGUMENT...: several processes compute what one process with their devices does, and continue its checkpoints.
+    needs 2
+    cox=$1
+    shift
+    strikes 0 none
+    run whole "$@"
+    world two 2 1 "$cox" "$@" --checkpoint saved --every 5
+    has two "2 devices of 2 processes"
+    has two "checkpoints: 6 written, 0 failed"
+    same whole two
+    # What processes have written, one process continues, and the other way round.
+    world begun 2 1 "$cox" "$@" --checkpoint parts --every 5 --stop-after 15
+    run one "$@" --checkpoint parts --every 5 --resume --stop-after 20
+    has one "continues after step 15"
+    world resumed 2 1 "$cox" "$@" --checkpoint parts --every 5 --resume
+    has resumed "continues after step 20"
+    same whole resumed
+    ((available >= 4)) || exit 0
+    case " $* " in *" --pipeline "*) set -- "$@" --layers 4 ;; esac
+    run four "$@" --batch 2 --devices "$kind:4"
+    world halves 2 2 "$cox" "$@" --batch 2
+    same four halves
+    world quarters 4 1 "$cox" "$@" --batch 2
+    same four quarters
+    ;;
+  world-variables) # Started by hand, with COX_WORLD's variables.
+    needs 2
+    by_hand() { # NAME ARGUMENT...: both processes; $process is the number of each. Sets codes.
+      local pids=() process
+      codes=()
+      for process in 1 0; do
+        COX_WORLD=file:$scratch/store COX_WORLD_RUN=$1 COX_WORLD_PROCESSES=2 COX_WORLD_PROCESS=$process \
+          "$program" "${small[@]}" --devices "$kind:1" --losses "$1.losses" "${@:2}" \
+          --seed "${seeds[process]}" >"$1$process.out" 2>&1 &
+        pids[process]=$!
+      done
+      for process in 0 1; do
+        codes[process]=0
+        wait "${pids[process]}" || codes[process]=$?
+      done
+    }
+    run whole
+    seeds=(1 1)
+    by_hand hand
+    mv hand0.out hand.out
+    [[ ${codes[*]} == "0 0" ]] || fail "the processes ended with exit codes ${codes[*]}"
+    [[ ! -s hand1.out ]] || fail "process 1 prints something"
+    same whole hand
+    # What the processes are told must be the same.
+    seeds=(1 2)
+    by_hand other
+    cat other?.out >other.out
+    [[ ${codes[*]} != *0* ]] || fail "another seed was taken"
+    has other "process 1 has other options or another text than process 0"
+    # A number of devices that does not fit is a wrong argument, also where it is known only when all have joined.
+    seeds=(1 1)
+    by_hand layers --pipeline --untied --layers 1
+    cat layers?.out >layers.out
+    [[ ${codes[*]} == "2 2" ]] || fail "the processes ended with exit codes ${codes[*]}"
+    has layers "--pipeline needs a layer for each device"
+    ;;
+  world-fails) # COX ARGUMENT...: a process of a world fails or is killed; the world goes on from the checkpoint.
+    needs 2
+    cox=$1
+    shift
+    run whole "$@"
+    strikes 1 crash@13
+    world crashed 2 1 "$cox" "$@" --checkpoint saved --every 5 --resume
+    has crashed "process_gone"
+    has crashed "ended with code 87"
+    # The killed process may not have written its part of step 10 yet.
+    grep -Eqx 'continues after step (5|10)' crashed.out || fail "crashed does not continue from a checkpoint"
+    same whole crashed
+    # A failure that the process survives ends it, too, since all must go back together.
+    rm -rf saved
+    strikes 1 kernel@13
+    world failed 2 1 "$cox" "$@" --checkpoint saved --every 5 --resume
+    has failed "LaunchError kernel_failed"
+    has failed "continues after step 10"
+    same whole failed
+    # At random points: while the world starts, too.
+    strikes 40 kill@120
+    grace=300ms
+    kills=0
+    for round in {1..20}; do
+      rm -rf saved
+      world killed 2 1 "$cox" "$@" --checkpoint saved --every 5 --resume
+      same whole killed
+      kills=$((kills + $(grep -c 'was ended by signal 9' killed.out || true)))
+      echo "round $round, $kills kills so far: continued after $(sed -n 's/^continues after step //p' killed.out | xargs)"
+      ((kills < 4)) || break
+    done
+    ((kills >= 4)) || fail "only $kills processes were killed"
+    ;;
+  kept-world) # COX MODE ARGUMENT...: the same from kept memory.
+    needs 2
+    cox=$1
+    mode=$2
+    shift 2
+    strikes 0 none
+    run whole "$@"
+    world begun 2 1 "$cox" "$@" --checkpoint saved --every 5 --stop-after 10
+    kept=(--keep "$mode" --checkpoint saved --every 1000 --resume --timeout 20s "$@")
+    # In the backward pass of the last rank: all processes hold the last update.
+    strikes 1 crash@13
+    world crashed 2 1 "$cox" "${kept[@]}"
+    starts_are crashed "empty:10 whole:12"
+    same whole crashed
+    # In its update, which the other process may have committed.
+    strikes 1 update@13
+    world updating 2 1 "$cox" "${kept[@]}"
+    if [[ $mode == double ]]; then
+      starts_are updating "empty:10 whole:12"
+    else
+      starts_are updating "empty:10 torn:10"
+    fi
+    same whole updating
+    strikes 40 kill@120
+    grace=300ms
+    kills=0
+    for round in {1..20}; do
+      rm -rf saved
+      world killed 2 1 "$cox" --keep "$mode" --checkpoint saved --every 5 --timeout 20s "$@"
+      same whole killed
+      if [[ $mode == double && $(starts killed) == *whole*torn* ]]; then fail "two copies were torn after a commit"; fi
+      kills=$((kills + $(grep -c 'was ended by signal 9' killed.out || true)))
+      echo "round $round, $kills kills so far: $(starts killed)"
+      ((kills < 4)) || break
+    done
+    ((kills >= 4)) || fail "only $kills processes were killed"
     ;;
   report) # One page without references to other files.
     if [[ ! -r /usr/share/javascript/dygraphs/dygraph.min.js ]]; then
