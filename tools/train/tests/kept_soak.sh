@@ -57,7 +57,7 @@ while ((kills < wanted)); do
   timeout=300ms
   if ((rounds % 2 == 1)); then fault=random@12; fi
   if ((processes > 1)); then # one of them is missing for as long as it takes to start
-    fault=kill@$((200 * processes))
+    fault=kill@$((300 * processes))
     timeout=20s
   fi
   if [[ ! -e whole.$number.losses ]]; then
