@@ -119,9 +119,12 @@ int code_of(const std::exception_ptr& error) {
   } catch (const train::WrongArguments& wrong) {
     std::fprintf(stderr, "cox-train: %s\n", wrong.what());
     return wrong_arguments;
+  } catch (const train::WorldFailed& lost) {
+    std::fprintf(stderr, "cox-train: %s\n", lost.what());
+    return world_gone;
   } catch (const std::exception&) {
     std::fprintf(stderr, "cox-train: %s\n", cox::error_chain(error).c_str());
-    return train::is_loss_of_world(error) ? world_gone : failed;
+    return failed;
   }
 }
 

@@ -379,13 +379,15 @@ END
     ;;
   world-variables) # Started by hand, with COX_WORLD's variables.
     needs 2
-    by_hand() { # NAME ARGUMENT...: both processes; $process is the number of each. Sets codes.
+    by_hand() { # NAME ARGUMENT...: both processes, each also with its words of `own`. Sets codes.
       local pids=() process
+      local words=()
       codes=()
       for process in 1 0; do
+        read -ra words <<<"${own[process]}"
         COX_WORLD=file:$scratch/store COX_WORLD_RUN=$1 COX_WORLD_PROCESSES=2 COX_WORLD_PROCESS=$process \
           "$program" "${small[@]}" --devices "$kind:1" --losses "$1.losses" "${@:2}" \
-          --seed "${seeds[process]}" >"$1$process.out" 2>&1 &
+          "${words[@]}" >"$1$process.out" 2>&1 &
         pids[process]=$!
       done
       for process in 0 1; do
@@ -394,7 +396,7 @@ END
       done
     }
     run whole
-    seeds=(1 1)
+    own=("" "")
     by_hand hand
     mv hand0.out hand.out
     [[ ${codes[*]} == "0 0" ]] || fail "the processes ended with exit codes ${codes[*]}"
@@ -406,17 +408,25 @@ END
     [[ ${codes[*]} == "1 1" ]] || fail "the processes ended with exit codes ${codes[*]}"
     has differ "replicas DIFFER: rank 1 has"
     # What the processes are told must be the same.
-    seeds=(1 2)
+    own=("--seed 1" "--seed 2")
     by_hand other
     cat other?.out >other.out
     [[ ${codes[*]} != *0* ]] || fail "another seed was taken"
     has other "process 1 has other options or another text than process 0"
     # A number of devices that does not fit is a wrong argument, also where it is known only when all have joined.
-    seeds=(1 1)
+    own=("" "")
     by_hand layers --pipeline --untied --layers 1
     cat layers?.out >layers.out
     [[ ${codes[*]} == "2 2" ]] || fail "the processes ended with exit codes ${codes[*]}"
     has layers "--pipeline needs a layer for each device"
+    # A folder of checkpoints that is not the same one for all is found before the first step.
+    own=("--checkpoint saved0" "--checkpoint saved1")
+    by_hand begun --every 5 --stop-after 10
+    own=("--checkpoint saved0 --resume" "--checkpoint saved1 --resume")
+    by_hand folders
+    cat folders?.out >folders.out
+    [[ ${codes[*]} != *0* ]] || fail "two folders were taken"
+    has folders "the folder must be the same one for all processes"
     ;;
   world-fails) # COX ARGUMENT...: a process of a world fails or is killed; the world goes on from the checkpoint.
     needs 2

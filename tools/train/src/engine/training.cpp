@@ -6,10 +6,8 @@
 #include <engine/training.hpp>
 
 #include <coxswain/device_handle/base/error.hpp>
-#include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
-#include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 
 #ifdef TRAIN_CUDA
@@ -225,10 +223,6 @@ std::optional<Checkpoint> common_checkpoint(const Options& options, const std::s
 CheckpointRanks written_ranks(const Job& job) {
   if (job.options.layout == Layout::Replicated) return {0, job.first_rank() == 0 ? std::size_t{1} : 0, 1};
   return {job.first_rank(), job.local_ranks(), job.ranks.world_size()};
-}
-
-bool is_unsupported(const std::exception_ptr& error) {
-  return cox::find_cause<cox::CollectiveError>(error, cox::CollectiveError::Kind::Unsupported) != nullptr;
 }
 
 // Failures are a property of handles, and kept memory is opened again only when no work uses it: so devices end, too.
