@@ -1,6 +1,7 @@
 #include <checkpoint/checkpoint.hpp>
 #include <data/text.hpp>
 #include <engine/devices.hpp>
+#include <engine/fault.hpp>
 #include <engine/options.hpp>
 #include <engine/processes.hpp>
 #include <engine/training.hpp>
@@ -16,6 +17,7 @@
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 #endif
 
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <exception>
@@ -101,6 +103,7 @@ int run(train::Options options) {
   if (!options.timeout.empty()) cox::set_settings({{"collectives.timeout", options.timeout}});
   std::string why_not;
   if (!options.report_file.empty() && !train::can_report(why_not)) throw std::runtime_error(why_not);
+  if (options.fault == train::FaultKind::Kill) train::kill_at_random(std::chrono::milliseconds(options.fault_step));
   const train::Processes processes(options);  // left at the end, before the devices are shut down
   train::check_devices(options);
   if (processes.is_first()) print_plan(options, text, processes);

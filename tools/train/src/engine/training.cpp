@@ -237,7 +237,6 @@ Outcome run_on(const Options& options, const Text& text, const std::string& prin
   require_equal_options<Client>(print, processes);
   Fault fault(options.fault, options.fault_step, std::random_device()());
   Outcome outcome;
-  if (options.fault == FaultKind::Kill) kill_at_random(std::chrono::milliseconds(options.fault_step));
   bool continues = options.resume;
   while (true) {
     Rendezvous rendezvous(options.local_devices);
