@@ -188,6 +188,14 @@ void KeptSet::finish_checks(Site site) const {
   for (const auto& each : devices_) require_opened(*each, site);
   for (std::size_t i = 0; i < devices_.size(); ++i) check_device(state_->devices[i], *devices_[i], site);
   const bool corrupt = std::ranges::any_of(state_->devices, [](const auto& each) { return !each.corrupt.empty(); });
+  std::erase_if(state_->epochs, [this](std::uint64_t epoch) {
+    return std::ranges::any_of(devices_, [&](const auto& device) {
+      const auto copy = copy_of_epoch(device->found, epoch, options_.mode == KeptMode::Double);
+      return std::ranges::any_of(device->memory, [&](const auto& each) {
+        return each.second.restored && each.second.checks[copy.value()] == Check::Differs;
+      });
+    });
+  });
   if (corrupt && state_->kind == KeptState::Kind::Whole) state_->kind = KeptState::Kind::Corrupt;
   checked_ = true;
 }
@@ -271,8 +279,9 @@ KeptState KeptSet::state_of_records() const {
   const bool two_copies = options_.mode == KeptMode::Double;
   std::vector<KeptRecord> records;
   for (const auto& each : devices_) records.push_back(each->found);
-  const std::optional<std::uint64_t> epoch = common_epoch(records, two_copies);
   KeptState state;
+  state.epochs = common_epochs(records, two_copies);
+  const std::optional<std::uint64_t> epoch = state.epochs.empty() ? std::nullopt : std::optional(state.epochs.front());
   state.supervised = keeper_ != nullptr;
   const bool begun =
       std::ranges::any_of(records, [](const auto& each) { return KeptMark::from(each.mark).epoch != 0; });
@@ -286,10 +295,66 @@ KeptState KeptSet::state_of_records() const {
     each->copy = epoch ? *copy_of_epoch(each->found, *epoch, two_copies) : mark.copy;
     state.last_epoch = std::max(state.last_epoch, mark.epoch);
     state.devices.push_back({each->id, mark.updating, mark.epoch, epoch.value_or(own), {}});
-    for (const HeldSet::Values& values : held_.values)
-      if (epoch && values.device == each->key && values.epoch == *epoch) state.devices.back().values = values.bytes;
+    if (epoch) set_values(state.devices.back(), *each, *epoch);
   }
   return state;
+}
+
+void KeptSet::set_values(KeptState::Device& state, const Device& device, std::uint64_t epoch) const {
+  state.values.reset();
+  for (const HeldSet::Values& values : held_.values)
+    if (values.device == device.key && values.epoch == epoch) state.values = values.bytes;
+}
+
+void KeptSet::continue_at(const KeptAgreement& agreement, Site site) {
+  const std::lock_guard lock(mutex_);
+  find_state(site);
+  KeptState& state = *state_;
+  const auto refuse = [&](const std::string& why) {
+    throw KeptError(
+        KeptError::Kind::Order,
+        "the kept set '" + name_ + "' cannot continue at epoch " + std::to_string(agreement.epoch) + ": " + why, site);
+  };
+  if (std::ranges::any_of(devices_, [&](const auto& each) { return each->last_epoch != state.last_epoch; }))
+    refuse("an update has been begun");
+  if (agreement.last_epoch < state.last_epoch || agreement.last_epoch > KeptMark::max_epoch)
+    refuse("this process has begun update " + std::to_string(state.last_epoch) + ", the newest of the agreement is " +
+           std::to_string(agreement.last_epoch));
+  if (agreement.epoch != 0 && std::ranges::find(state.epochs, agreement.epoch) == state.epochs.end())
+    refuse("this process does not hold it");
+  if (agreement.epoch == 0) {
+    if (state.kind != KeptState::Kind::Empty) state.kind = KeptState::Kind::Torn;
+    state.epoch = 0;
+    state.epochs.clear();
+    for (KeptState::Device& each : state.devices) each.values.reset();
+  } else if (agreement.epoch != state.epoch) {
+    select_epoch(state, agreement.epoch, site);
+  }
+  state.runs_without_commit = agreement.runs_without_commit;
+  state.suspect = agreement.suspect;
+  state.last_epoch = agreement.last_epoch;
+  for (const auto& each : devices_) each->last_epoch = agreement.last_epoch;
+}
+
+// Under the lock. The epoch is older than that of the state.
+void KeptSet::select_epoch(KeptState& state, std::uint64_t epoch, Site site) {
+  state.kind = KeptState::Kind::Whole;
+  state.epoch = epoch;
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    Device& device = *devices_[i];
+    KeptState::Device& of_device = state.devices[i];
+    device.copy = copy_of_epoch(device.found, epoch, options_.mode == KeptMode::Double).value();
+    of_device.epoch = epoch;
+    of_device.corrupt.clear();
+    of_device.not_checked.clear();
+    set_values(of_device, device, epoch);
+    for (auto& [name, memory] : device.memory) {
+      // What was made after the commit of that epoch has not been committed with it.
+      const auto held = held_.memory.find({device.key, name + "/" + std::to_string(device.copy)});
+      memory.restored = memory.restored && held != held_.memory.end() && epoch > held->second.epoch;
+    }
+    if (has_checksums()) check_device(of_device, device, site);
+  }
 }
 
 // Reports the last committed epoch to the supervisor, which returns the number of runs without a commit.

@@ -4,6 +4,7 @@
 #include <coxswain/runtime/handle/handle.hpp>
 #include <coxswain/runtime/handle/managed_memory.hpp>
 #include <coxswain/runtime/kept/keeper_connection.hpp>
+#include <coxswain/runtime/kept/kept_agreement.hpp>
 #include <coxswain/runtime/kept/kept_checksum.hpp>
 #include <coxswain/runtime/kept/kept_record.hpp>
 #include <coxswain/runtime/kept/kept_state.hpp>
@@ -75,6 +76,13 @@ class KeptSet {
   /// What the memory held when this process opened it. Throws KeptError Order until ComputeClient::kept has been called
   /// on each device of the set; with checksums, until all memory that is held has been opened.
   [[nodiscard]] KeptState state(Site site = Site::current()) const;
+  /// For a set that several processes of a world have parts of, each with its own devices: this process continues at
+  /// the epoch that all have agreed on, which may be older than that of state(). state(), ComputeClient::kept and
+  /// kept_current then report and return the contents of that epoch, and the next update has a greater epoch than any
+  /// process has begun. With epoch 0 the contents belong to no update of all processes: the state is Torn, unless it is
+  /// Empty. Call it before the first update. Throws KeptError Order: as state(); if an update has been begun; if the
+  /// agreement is not one with this process.
+  void continue_at(const KeptAgreement& agreement, Site site = Site::current());
   /// The supervisor frees the set's memory, such as that of an earlier layout, as far as this process has not opened
   /// it; the rest ends with the process. Afterwards the set cannot be used: open it anew. Blocks for the supervisor.
   void forget(Site site = Site::current());
@@ -167,6 +175,8 @@ class KeptSet {
   void finish_checks(Site site) const;
   void find_state(Site site) const;
   void report_found(KeptState& state, Site site) const;
+  void select_epoch(KeptState& state, std::uint64_t epoch, Site site);
+  void set_values(KeptState::Device& state, const Device& device, std::uint64_t epoch) const;
   [[nodiscard]] bool is_idle() const noexcept;
   void poison_if_torn(const Device& device, const Memory& memory, Site site) const;
   void check_device(KeptState::Device& state, const Device& device, Site site) const;

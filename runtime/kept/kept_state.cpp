@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 namespace cox {
 
@@ -15,15 +16,20 @@ std::optional<unsigned> copy_of_epoch(const KeptRecord& record, std::uint64_t ep
   return std::nullopt;
 }
 
-std::optional<std::uint64_t> common_epoch(const std::vector<KeptRecord>& records, bool two_copies) {
-  if (records.empty()) return std::nullopt;
-  std::optional<std::uint64_t> newest;
+std::vector<std::uint64_t> common_epochs(const std::vector<KeptRecord>& records, bool two_copies) {
+  std::vector<std::uint64_t> epochs;
+  if (records.empty()) return epochs;
   for (const std::uint64_t epoch : records.front().committed)
-    if (epoch > newest.value_or(0) && std::ranges::all_of(records, [&](const KeptRecord& each) {
-          return copy_of_epoch(each, epoch, two_copies).has_value();
-        }))
-      newest = epoch;
-  return newest;
+    if (std::ranges::all_of(records,
+                            [&](const KeptRecord& each) { return copy_of_epoch(each, epoch, two_copies).has_value(); }))
+      epochs.push_back(epoch);
+  std::ranges::sort(epochs, std::greater());
+  return epochs;
+}
+
+std::optional<std::uint64_t> common_epoch(const std::vector<KeptRecord>& records, bool two_copies) {
+  const std::vector<std::uint64_t> epochs = common_epochs(records, two_copies);
+  return epochs.empty() ? std::nullopt : std::optional(epochs.front());
 }
 
 const char* to_string(KeptState::Kind kind) noexcept {

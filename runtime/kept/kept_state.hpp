@@ -44,7 +44,10 @@ struct KeptState {
   /// then it is safer to begin from a checkpoint.
   bool suspect = false;
   std::uint64_t runs_without_commit = 0;
-  std::uint64_t epoch = 0;       ///< Whole, Corrupt: of the contents
+  std::uint64_t epoch = 0;  ///< Whole, Corrupt: of the contents
+  /// The epochs whose contents all devices hold, the newest first: in the mode Double up to two. With checksums without
+  /// those of which memory differs. The processes of a world may have to continue at the older one: KeptAgreement.
+  std::vector<std::uint64_t> epochs;
   std::uint64_t last_epoch = 0;  ///< the greatest of any device; that of the next update must be greater
   std::vector<Device> devices;
 
@@ -58,7 +61,9 @@ struct KeptState {
 /// The copy that holds the contents of that epoch; std::nullopt if none does. Memory that an open update writes has no
 /// contents: all of it in the mode InPlace, the copy that is not current in the mode Double.
 [[nodiscard]] std::optional<unsigned> copy_of_epoch(const KeptRecord& record, std::uint64_t epoch, bool two_copies);
-/// The newest epoch that all records hold; std::nullopt if there is none.
+/// The epochs that all records hold, the newest first: at most two.
+[[nodiscard]] std::vector<std::uint64_t> common_epochs(const std::vector<KeptRecord>& records, bool two_copies);
+/// The newest of them; std::nullopt if there is none.
 [[nodiscard]] std::optional<std::uint64_t> common_epoch(const std::vector<KeptRecord>& records, bool two_copies);
 
 }  // namespace cox

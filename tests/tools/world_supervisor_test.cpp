@@ -4,6 +4,7 @@
 #include <coxswain/tests/tools/command.hpp>
 #include <coxswain/tests/tools/scratch_folder.hpp>
 
+#include <unistd.h>
 #include <algorithm>
 #include <csignal>
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 using Catch::Matchers::ContainsSubstring;
@@ -61,7 +63,8 @@ TEST_CASE("cox run --processes starts the processes of a world, and ends when al
   const Command command = run_script(
       3,
       "echo $COX_WORLD_PROCESSES $COX_WORLD_LOCAL_PROCESS $COX_WORLD_LOCAL_PROCESSES $COX_WORLD_RESTART $COX_RESTART "
-      "${#COX_WORLD_TOKEN} ${COX_KEEPER-none} ${COX_LAST_FAULT-none} $(basename $COX_FAULT_REPORT) "
+      "${#COX_WORLD_TOKEN} $([ -S $COX_KEEPER ] && basename $COX_KEEPER) ${COX_LAST_FAULT-none} $(basename "
+      "$COX_FAULT_REPORT) "
       "$COX_WORLD_TOKEN $COX_WORLD_RUN $COX_WORLD > $OUT/words$P; "
       "[ $P = 0 ] || await_gone 0");
   CHECK(code_of(command) == 0);
@@ -70,7 +73,8 @@ TEST_CASE("cox run --processes starts the processes of a world, and ends when al
   REQUIRE(first.size() == 12);
   for (std::size_t process = 0; process < 3; ++process) {
     const std::string number = std::to_string(process);
-    std::vector<std::string> expected{"3", number, "3", "0", "0", "32", "none", "none", "fault-" + number + ".json"};
+    std::vector<std::string> expected{
+        "3", number, "3", "0", "0", "32", "kept-" + number + "-1", "none", "fault-" + number + ".json"};
     expected.insert(expected.end(), first.begin() + 9, first.end());  // the same in all processes
     CHECK(words_of(folder.text("words" + number)) == expected);
   }
@@ -210,17 +214,41 @@ TEST_CASE("One process is run as without --processes") {
                           {"/bin/sh", "-c", "[ -z \"$COX_WORLD$COX_WORLD_PROCESS\" ] && [ -S $COX_KEEPER ]"})) == 0);
 }
 
-TEST_CASE("A world of several processes has no options of kept memory, and no count that is out of range") {
-  const std::vector<std::vector<std::string>> refused{
-      {"--standby"}, {"--kept-limit", "1GiB"}, {"--status"}, {"--reload"}};
-  for (const auto& options : refused) {
-    const Command command = run_world(2, options, {"/bin/true"});
-    CHECK(code_of(command) == 2);
-    CHECK_THAT(command.err, ContainsSubstring(options.front() + " is for one process"));
-  }
+TEST_CASE("A world of several processes has no standby, and no count that is out of range") {
+  const Command standby = run_world(2, {"--standby"}, {"/bin/true"});
+  CHECK(code_of(standby) == 2);
+  CHECK_THAT(standby.err, ContainsSubstring("--standby is for one process"));
   CHECK(code_of(run_world(0, {}, {"/bin/true"})) == 2);
   CHECK(code_of(run_world(65536, {}, {"/bin/true"})) == 2);
   CHECK(code_of(run_world(2, {"--grace", "soon"}, {"/bin/true"})) == 2);
+}
+
+TEST_CASE("A supervisor reports the processes of its world, and starts them all again on --reload") {
+  const ScratchFolder folder;
+  const Variable out("OUT", folder.path());
+  const std::string supervisor = std::to_string(getpid());
+  Command ended{};
+  std::thread runs([&ended] {
+    // The first run lasts until SIGTERM, which one process takes for its end and the other one ends by.
+    ended = run_script(2,
+                       "[ $COX_RESTART = 1 ] && { [ $P = 0 ] && exit 7; await_gone 0; exit 0; }; [ $P = 0 ] && trap "
+                       "'exit 0' TERM; echo > $D/ready$P; while :; do :; done");
+  });
+  const auto query = [&](const char* what) { return Command::run({"run", what, supervisor}); };
+  Command status = query("--status");
+  while (code_of(status) != 0 || folder.text("0/ready0").empty() || folder.text("0/ready1").empty())
+    status = query("--status");
+  const auto id = [&](const std::string& process) { return words_of(folder.text("0/pid" + process)).at(0); };
+  CHECK_THAT(status.out,
+             ContainsSubstring("program: /bin/sh, 2 processes (" + id("0") + ", " + id("1") + "), run for") &&
+                 ContainsSubstring("restarts: 0\n") && ContainsSubstring("kept memory: none\n"));
+  const Command reload = query("--reload");
+  CHECK_THAT(reload.out,
+             ContainsSubstring("all processes have been sent SIGTERM; they are started again when all have"));
+  runs.join();
+  CHECK(code_of(ended) == 7);
+  CHECK_THAT(ended.err, ContainsSubstring("; reload with ") && ContainsSubstring("ended with code 7"));
+  CHECK_THAT(query("--status").err, ContainsSubstring("no supervisor in process " + supervisor));
 }
 
 TEST_CASE("Processes of cox run --processes compute what one process computes") {

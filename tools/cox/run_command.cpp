@@ -38,15 +38,17 @@ RunCommand::RunCommand(CLI::App& app)
   command_.add_option("--on", on_, "Also restart after these exit codes, or after any signal: CODE,CODE,signal");
   command_
       .add_option("--processes", processes_,
-                  "Run this many processes of the program on this host as one world, and restart them together; with "
-                  "2 or more there is no kept memory, --kept-limit, --standby, --status or --reload")
+                  "Run this many processes of the program on this host as one world, and restart them together; not "
+                  "with --standby")
       ->capture_default_str();
   command_
       .add_option("--grace", grace_,
                   "With --processes: when a process has failed, how long the others may take to end before they are "
                   "sent SIGTERM; after 5 s more they are killed")
       ->capture_default_str();
-  command_.add_option("--kept-limit", kept_limit_, "Most bytes of kept memory that are held, such as 64GiB")
+  command_
+      .add_option("--kept-limit", kept_limit_,
+                  "Most bytes of kept memory that are held, of all processes together, such as 64GiB")
       ->capture_default_str();
   command_.add_flag(
       "--standby", standby_,
@@ -91,15 +93,11 @@ ExitCode RunCommand::query(std::string_view request, const std::string& process,
   }
 }
 
-void RunCommand::refuse_options_of_one_process() const {
-  for (const char* option : {"--kept-limit", "--standby", "--status", "--reload"})
-    if (command_.count(option) != 0)
-      throw ArgumentError(std::string(option) + " is for one process: not together with --processes " + processes_);
-}
-
 ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const {
   const std::uint64_t processes = parse_count("--processes", processes_, 1, max_processes);
-  if (processes > 1) refuse_options_of_one_process();
+  if (processes > 1 && standby_)
+    throw ArgumentError("--standby is for one process: not together with --processes " + processes_ +
+                        ", since its processes would need a world of their own before the other one has ended");
   if (processes == 1 && command_.count("--grace") != 0) throw ArgumentError("--grace is for --processes 2 or more");
   if (command_.count("--status") != 0) return query(Supervisor::status_request, status_, out, err);
   if (command_.count("--reload") != 0) return query(Supervisor::reload_request, reload_, out, err);
@@ -117,10 +115,14 @@ ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, st
     throw ArgumentError("a program is needed: cox run [options] -- PROGRAM ARGUMENTS");
   try {
     if (processes > 1)
-      return static_cast<ExitCode>(
-          WorldSupervisor(std::move(program),
-                          {.processes = processes, .limits = limits, .causes = options.causes, .grace = grace}, err)
-              .run());
+      return static_cast<ExitCode>(WorldSupervisor(std::move(program),
+                                                   {.processes = processes,
+                                                    .limits = limits,
+                                                    .causes = options.causes,
+                                                    .grace = grace,
+                                                    .kept_limit = options.kept_limit},
+                                                   err)
+                                       .run());
     if (const std::string devices = standby_ ? exclusive_devices() : ""; !devices.empty()) {
       err << "cox run: --standby needs two processes on each GPU, but only one at a time may use " << devices
           << " (nvidia-smi -c)\n";

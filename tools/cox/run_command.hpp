@@ -31,8 +31,6 @@ class RunCommand {
  private:
   [[nodiscard]] ExitCode query(std::string_view request, const std::string& process, std::ostream& out,
                                std::ostream& err) const;
-  // Throws ArgumentError for options that a world of several processes does not have.
-  void refuse_options_of_one_process() const;
 
   CLI::App& command_;
   std::string restarts_ = "10";

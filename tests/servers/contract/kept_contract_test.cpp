@@ -3,6 +3,7 @@
 
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
+#include <coxswain/runtime/kept/kept_agreement.hpp>
 #include <coxswain/runtime/kept/kept_checksum.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/runtime/kept/kept_set.hpp>
@@ -10,6 +11,7 @@
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -169,6 +171,32 @@ TEMPLATE_TEST_CASE("Kept memory is written between begin_update and commit alone
   refused([&] { kept.client.call(KernelArguments().with_buffer(kept.handle, Access::Write), [](auto&&...) {}); });
   kept.update(2, {5, 6, 7, 8});
   CHECK(kept.values() == Values{5, 6, 7, 8});
+}
+
+TEMPLATE_TEST_CASE("A process of a world continues behind all updates that any process has begun", "[kept]",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept;
+  using Kind = KeptError::Kind;
+  const KeptOffer offer = KeptOffer::from(kept.set.state());
+  CHECK(offer.epochs == std::array<std::uint64_t, 2>{0, 0});
+  // Another process has committed update 6 and begun update 7; this one holds neither.
+  const KeptOffer other{.epochs = {6, 5}, .last_epoch = 7, .suspect = 1};
+  const auto continue_at = [&](const KeptAgreement& agreement) { kept.set.continue_at(agreement); };
+  CHECK(kept_error_of([&] { continue_at(KeptAgreement::from(std::vector{other})); }) == Kind::Order);
+  continue_at(KeptAgreement::from(std::vector{offer, other}));
+  const KeptState state = kept.set.state();
+  CHECK(state.kind == KeptState::Kind::Empty);
+  CHECK(state.last_epoch == 7);
+  CHECK(state.suspect);
+  CHECK(kept_error_of([&] { continue_at(KeptAgreement::from(std::vector{offer})); }) == Kind::Order);  // 0 is before 7
+  CHECK(kept_error_of([&] { kept.client.begin_update(kept.set, 7); }) == Kind::Order);
+  kept.client.begin_update(kept.set);
+  CHECK(kept_error_of([&] { continue_at({.last_epoch = 20}); }) == Kind::Order);  // an update has been begun
+  kept.client.write(kept.handle, Bytes::copy_of(Values{1, 2, 3, 4}));
+  kept.client.commit(kept.set);
+  CHECK(KeptMark::from(kept.record().mark).epoch == 8);
+  CHECK(kept_error_of([&] { KeptSet("unopened", {kept.client.device_id()}).continue_at({}); }) == Kind::Order);
 }
 
 TEMPLATE_TEST_CASE("begin_update and commit out of order are refused", "[kept]", COX_BACKENDS) {

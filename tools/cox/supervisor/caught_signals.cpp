@@ -1,13 +1,11 @@
 #include <coxswain/tools/cox/supervisor/caught_signals.hpp>
 
 #include <fcntl.h>
-#include <poll.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
-#include <ctime>
 #include <system_error>
 
 namespace cox::tools {
@@ -53,15 +51,6 @@ std::optional<CaughtSignal> CaughtSignals::take() noexcept {
   CaughtSignal caught;
   if (read(read_, &caught, sizeof caught) != static_cast<ssize_t>(sizeof caught)) return std::nullopt;
   return caught;
-}
-
-void CaughtSignals::wait(std::optional<std::chrono::nanoseconds> longest) const noexcept {
-  constexpr std::chrono::nanoseconds::rep second = 1'000'000'000;
-  const std::chrono::nanoseconds most =
-      std::max(longest.value_or(std::chrono::nanoseconds(0)), std::chrono::nanoseconds(0));
-  const timespec time{.tv_sec = most.count() / second, .tv_nsec = most.count() % second};
-  pollfd watched{.fd = read_, .events = POLLIN, .revents = 0};
-  static_cast<void>(ppoll(&watched, 1, longest ? &time : nullptr, nullptr));
 }
 
 bool CaughtSignals::requests_exit(int signal) noexcept {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <optional>
@@ -34,8 +33,6 @@ class CaughtSignals {
   [[nodiscard]] int descriptor() const noexcept { return read_; }
   /// The oldest queued signal; nullopt if there is none. Does not block.
   [[nodiscard]] std::optional<CaughtSignal> take() noexcept;
-  /// Blocks until take() has a signal to return or the time has elapsed; may return early. std::nullopt: no time limit.
-  void wait(std::optional<std::chrono::nanoseconds> longest) const noexcept;
 
   /// True for SIGINT, SIGTERM, SIGHUP and SIGQUIT.
   [[nodiscard]] static bool requests_exit(int signal) noexcept;

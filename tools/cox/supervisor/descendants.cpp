@@ -80,7 +80,7 @@ bool kill_children(const std::function<bool(pid_t)>& is_spared) {
   return none && std::ranges::all_of(children_of_this_process(), is_spared);
 }
 
-void reap_children(std::initializer_list<pid_t> others) {
+void reap_children(const std::vector<pid_t>& others) {
   siginfo_t ended{};
   // WNOWAIT: the others stay as they are.
   while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0 &&

@@ -2,7 +2,6 @@
 
 #include <sys/types.h>
 #include <functional>
-#include <initializer_list>
 #include <string_view>
 #include <vector>
 
@@ -18,7 +17,7 @@ void adopt_orphans();
 /// children_of_this_process().
 [[nodiscard]] bool kill_children(const std::function<bool(pid_t)>& is_spared);
 /// Reaps children that have ended, up to the first one in `others`, which are left to their owners. Does not block.
-void reap_children(std::initializer_list<pid_t> others);
+void reap_children(const std::vector<pid_t>& others);
 /// Whether the process has begun to end: the kernel closes its files, or it has ended and is not reaped. The peers of
 /// its connections can be notified, and end, before it can be reaped. False if that is not known.
 [[nodiscard]] bool is_ending(pid_t process);

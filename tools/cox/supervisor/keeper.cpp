@@ -102,8 +102,9 @@ std::vector<int> Keeper::descriptors() const {
   return all;
 }
 
-void Keeper::serve() {
+void Keeper::serve(const KeptUse& others) {
   constexpr time_t longest = 5;  // seconds for which a stopped process may keep its answer from being sent
+  others_ = others;
   if (!run_.listener.is_open()) return;
   while (auto accepted = accept_local(run_.listener.get())) {
     limit_waits(accepted->socket.get(), longest);
@@ -140,7 +141,7 @@ bool Keeper::refuse_pieces(const LocalConnection& from, const KeptError& error) 
 }
 
 bool Keeper::end_run() {
-  serve();
+  serve(others_);
   connections_.clear();
   run_.listener.reset();
   static_cast<void>(unlink(run_.path.c_str()));
@@ -261,18 +262,17 @@ void Keeper::keep(Message message, const LocalConnection& from) {
 void Keeper::require_room(const Message& message, const Allocation* part) const {
   const std::string what = "memory '" + message.name + "' of the kept set '" + message.set + "' on " + message.device;
   const std::uint64_t part_bytes = part != nullptr ? sum_of(part->sizes) : 0;
-  const std::uint64_t others = bytes() - part_bytes;
+  const std::uint64_t others = others_.bytes + bytes() - part_bytes;
   // The first packet has the size of the allocation: what does not fit is refused before its pieces have arrived.
   const std::uint64_t wanted = std::max(message.bytes, sum_of(message.sizes, part_bytes));
   if (wanted > limits_.bytes || others > limits_.bytes - wanted)
     throw KeptError(KeptError::Kind::Limit, what + " needs " + format_byte_count(wanted) + "; the supervisor holds " +
                                                 format_byte_count(others) + " and may hold " +
                                                 format_byte_count(limits_.bytes) + " (cox run --kept-limit)");
-  if (part == nullptr && allocations() >= limits_.allocations)
-    throw KeptError(KeptError::Kind::Limit, what + " is one too many: the supervisor holds " +
-                                                std::to_string(allocations()) + " allocations and may hold " +
-                                                std::to_string(limits_.allocations));
-  const std::size_t held = pieces();
+  if (const std::size_t all = others_.allocations + allocations(); part == nullptr && all >= limits_.allocations)
+    throw KeptError(KeptError::Kind::Limit, what + " is one too many: the supervisor holds " + std::to_string(all) +
+                                                " allocations and may hold " + std::to_string(limits_.allocations));
+  const std::size_t held = others_.descriptors + pieces();
   if (message.sizes.size() > limits_.descriptors || held > limits_.descriptors - message.sizes.size())
     throw KeptError(KeptError::Kind::Descriptors, what + " needs " + std::to_string(message.sizes.size()) +
                                                       " more file descriptors; the supervisor holds " +

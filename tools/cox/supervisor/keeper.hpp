@@ -28,6 +28,20 @@ struct KeeperLimits {
   std::size_t epochs = 256;
 };
 
+/// What is held of kept memory.
+struct KeptUse {
+  std::uint64_t bytes = 0;
+  std::size_t descriptors = 0;
+  std::size_t allocations = 0;
+
+  KeptUse& operator+=(const KeptUse& other) noexcept {
+    bytes += other.bytes;
+    descriptors += other.descriptors;
+    allocations += other.allocations;
+    return *this;
+  }
+};
+
 /// Holds the kept memory of a program from run to run: its file descriptors, and the host values of its last commits.
 /// Never opens a device. Answers the messages of the processes of a run (KeeperMessage), each on a connection of its
 /// own. One thread.
@@ -55,7 +69,8 @@ class Keeper {
   [[nodiscard]] std::vector<int> descriptors() const;
   /// Accepts connections, and answers the messages that have arrived. Does not wait, but for a process that does not
   /// read its answer: at most 5 s, then it is disconnected. So is a process that sends something else than messages.
-  void serve();
+  /// `others`: what other keepers of this process hold, which counts against the limits, too.
+  void serve(const KeptUse& others = {});
   /// Ends the run: all its processes have ended. Takes what they have sent before, and drops allocations of which not
   /// all pieces have arrived. Returns whether a successor is likely to make progress: the run has given values of an
   /// update to be committed, and the one before it has committed one, too.
@@ -71,6 +86,9 @@ class Keeper {
   [[nodiscard]] bool holds_memory() const noexcept;
   /// Bytes that are held.
   [[nodiscard]] std::uint64_t bytes() const noexcept;
+  [[nodiscard]] KeptUse use() const noexcept {
+    return {.bytes = bytes(), .descriptors = pieces(), .allocations = allocations()};
+  }
   [[nodiscard]] std::uint64_t most_bytes() const noexcept { return limits_.bytes; }
   /// "model: 12 allocations, 64 GB on host:0, host:1, values of update 117": a line for each set.
   [[nodiscard]] std::string to_string() const;
@@ -138,6 +156,7 @@ class Keeper {
   RunSocket prepared_;
   std::vector<LocalConnection> connections_;
   std::uint64_t generation_ = 0;
+  KeptUse others_;  // of the last serve()
   bool used_ = false;
   bool has_values_ = false;  // of an update of this run
   bool progresses_ = true;   // the run before this one has committed an update, or is not known

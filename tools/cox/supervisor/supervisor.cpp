@@ -5,12 +5,11 @@
 #include <coxswain/tools/cox/byte_text.hpp>
 #include <coxswain/tools/cox/supervisor/descendants.hpp>
 #include <coxswain/tools/cox/supervisor/fault_summary.hpp>
+#include <coxswain/tools/cox/supervisor/wait_readable.hpp>
 
-#include <poll.h>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <ctime>
 #include <system_error>
 #include <utility>
 
@@ -20,17 +19,6 @@ namespace {
 using Clock = RestartPolicy::Clock;
 
 constexpr int cannot_run = 126;
-
-// Blocks until one of the descriptors is readable or the time has elapsed; may return early. Without `longest`, no time
-// limit.
-void wait_readable(const std::vector<int>& descriptors, std::optional<std::chrono::nanoseconds> longest) {
-  constexpr std::chrono::nanoseconds::rep second = 1'000'000'000;
-  std::vector<pollfd> watched;
-  for (const int descriptor : descriptors) watched.push_back({.fd = descriptor, .events = POLLIN, .revents = 0});
-  const std::chrono::nanoseconds most = longest.value_or(std::chrono::nanoseconds(0));
-  const timespec time{.tv_sec = most.count() / second, .tv_nsec = most.count() % second};
-  static_cast<void>(ppoll(watched.data(), watched.size(), longest ? &time : nullptr, nullptr));
-}
 
 }  // namespace
 

@@ -87,6 +87,12 @@ void WorldRun::send(int signal) noexcept {
     if (!member.end) member.child->send(signal);
 }
 
+std::vector<pid_t> WorldRun::ids() const {
+  std::vector<pid_t> ids;
+  for (const Member& member : members_) ids.push_back(member.child->id());
+  return ids;
+}
+
 bool WorldRun::runs() const noexcept {
   return std::ranges::any_of(members_, [](const Member& member) { return !member.end; });
 }

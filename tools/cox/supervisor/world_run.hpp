@@ -3,6 +3,7 @@
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 #include <coxswain/tools/cox/supervisor/program_end.hpp>
 
+#include <sys/types.h>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -51,7 +52,9 @@ class WorldRun {
   [[nodiscard]] std::optional<Clock::time_point> due() const noexcept { return due_; }
   /// Sends a signal to all processes that run.
   void send(int signal) noexcept;
-  /// Failures are not reported from now on: the user has requested the end.
+  /// The ids of the processes, by number, also of those that have ended.
+  [[nodiscard]] std::vector<pid_t> ids() const;
+  /// Failures are not reported from now on: the user has requested the end or a reload.
   void expect_end() noexcept { end_expected_ = true; }
   /// The first failure; std::nullopt: none. The failure of a process can cause that of others, which may be found
   /// before: the kernel closes the connections of a process before it reports its end. So of processes that end at the

@@ -2,11 +2,16 @@
 
 #include <coxswain/tools/cox/supervisor/caught_signals.hpp>
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
+#include <coxswain/tools/cox/supervisor/control_socket.hpp>
+#include <coxswain/tools/cox/supervisor/descendants.hpp>
+#include <coxswain/tools/cox/supervisor/descriptor_limit.hpp>
 #include <coxswain/tools/cox/supervisor/private_folder.hpp>
 #include <coxswain/tools/cox/supervisor/restart_causes.hpp>
 #include <coxswain/tools/cox/supervisor/restart_policy.hpp>
+#include <coxswain/tools/cox/supervisor/world_keepers.hpp>
 #include <coxswain/tools/cox/supervisor/world_run.hpp>
 
+#include <sys/types.h>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +19,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cox::tools {
@@ -24,6 +30,7 @@ struct WorldSupervisorOptions {
   RestartLimits limits;
   RestartCauses causes;
   WorldGrace grace;
+  std::uint64_t kept_limit = KeeperLimits().bytes;  ///< bytes of kept memory that are held at most, of all processes
 };
 
 /// Runs several processes of a program on this host as one world, and restarts them all while the first failure of a
@@ -35,8 +42,12 @@ struct WorldSupervisorOptions {
 ///       | exit requested                                     v
 ///       +------------------------------------------------> done
 ///
-/// The processes find each other in a folder of the supervisor. It holds no kept memory, and has no standby and no
-/// control socket.
+/// The processes find each other in a folder of the supervisor.
+///
+/// Keeps the memory of the processes' kept sets from run to run, by their numbers (WorldKeepers). While it holds any, a
+/// signal is a restart cause, too, and all processes that the last run has started are ended before the next one
+/// begins; the restart after a run that is likely to have made progress waits for nothing and is not counted. There is
+/// no standby.
 class WorldSupervisor {
  public:
   /// Reports on `err` which process fails, and why the world is restarted or not. `err` must outlive this object.
@@ -51,15 +62,28 @@ class WorldSupervisor {
  private:
   using Clock = RestartPolicy::Clock;
 
+  // How the first process that failed has ended; code 0: none failed.
+  [[nodiscard]] ProgramEnd try_run();
   [[nodiscard]] std::optional<WorldRun::Failure> run_once();
+  void start_processes(WorldRun& world);
   // What all processes of the next run have in their environment.
   [[nodiscard]] EnvironmentChanges environment() const;
+  // Readable when there is something to do.
+  [[nodiscard]] std::vector<int> descriptors() const;
   void forward(WorldRun& world, CaughtSignals::From from);
+  // `world`: null while none runs.
+  void answer_requests(WorldRun* world);
+  [[nodiscard]] std::string reload(WorldRun* world);
+  [[nodiscard]] std::string status(const WorldRun* world) const;
+  // Ends what the last run has left: its other processes, which could still write kept memory, and its connections.
+  // Returns whether a run with the memory that is held is likely to make progress.
+  [[nodiscard]] bool finish_run();
   // The signal that ended the back-off; nullopt when the delay has elapsed.
   [[nodiscard]] std::optional<int> back_off(std::chrono::nanoseconds delay);
-  void report_failure(const WorldRun::Failure& failure, const std::string& what_next);
+  void report_end(const std::string& what_next);
   // For the store and the fault reports of a run.
   [[nodiscard]] std::filesystem::path folder_of(std::uint64_t run) const;
+  [[nodiscard]] std::filesystem::path report(std::size_t process) const;
 
   const std::vector<std::string> program_;
   const WorldSupervisorOptions options_;
@@ -67,10 +91,17 @@ class WorldSupervisor {
   RestartPolicy policy_;
   PrivateFolder folder_;
   const std::string name_;  // of the world, no other supervisor has it
+  DescriptorLimit descriptors_;
+  WorldKeepers keepers_;
+  const std::vector<pid_t> children_before_ = children_of_this_process();
+  std::optional<ControlSocket> control_;  // none if it cannot be created
+  Clock::time_point began_;               // of the run
   CaughtSignals signals_;
   std::uint64_t restarts_ = 0;
+  std::optional<WorldRun::Failure> failure_;         // of the last run
   std::optional<std::filesystem::path> last_fault_;  // report of the fault that ended the last run
   bool exit_requested_ = false;
+  bool reload_requested_ = false;
 };
 
 }  // namespace cox::tools

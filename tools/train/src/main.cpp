@@ -1,18 +1,23 @@
 #include <checkpoint/checkpoint.hpp>
 #include <data/text.hpp>
 #include <engine/devices.hpp>
+#include <engine/fault.hpp>
 #include <engine/options.hpp>
+#include <engine/processes.hpp>
 #include <engine/training.hpp>
 #include <report/json.hpp>
 #include <report/report.hpp>
 
+#include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/host/server/host_options.hpp>
 #ifdef TRAIN_CUDA
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 #endif
 
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
 #include <exception>
@@ -22,10 +27,12 @@
 
 namespace {
 
-// Exit codes. Wrong arguments: 2; GPUs that are lost: 86.
+// Exit codes. GPUs that are lost: 86.
 constexpr int ok = 0;
 constexpr int wrong_result = 1;
+constexpr int wrong_arguments = 2;
 constexpr int failed = 3;
+constexpr int world_gone = 87;  // all processes of the world must be started again: see cox run --processes
 
 // One line for each step: the number and the loss, as a decimal and exactly.
 void write_losses(const std::filesystem::path& path, const std::vector<float>& losses) {
@@ -36,26 +43,32 @@ void write_losses(const std::filesystem::path& path, const std::vector<float>& l
   if (std::fclose(file) != 0) throw std::runtime_error("cannot write " + path.string());
 }
 
-void print_plan(const train::Options& options, const train::Text& text) {
+void print_plan(const train::Options& options, const train::Text& text, const train::Processes& processes) {
   const std::size_t parameters = train::ParameterList(options.shape, train::stage_of(options.shape, 0, 1)).elements();
   std::printf("model: %zu layers, %zu heads, width %zu, context %zu, %zu parameters\n", options.shape.layers,
               options.shape.heads, options.shape.width, options.shape.context, parameters);
   std::printf("text:  %zu characters, %zu different\n", text.tokens().size(), text.vocabulary());
-  std::printf("step:  %zu devices, %zu micro-batches of %zu samples on each\n", options.devices, options.micro_batches,
-              options.batch);
+  const std::string of_processes =
+      processes.count() > 1 ? " of " + std::to_string(processes.count()) + " processes" : "";
+  std::printf("step:  %zu devices%s, %zu micro-batches of %zu samples on each\n", options.devices, of_processes.c_str(),
+              options.micro_batches, options.batch);
 }
 
-int print_outcome(const train::Options& options, const train::Outcome& outcome) {
+int code_of(const train::Options& options, const train::Outcome& outcome) {
+  if (!outcome.completed) return outcome.needs_new_world ? world_gone : failed;
+  const bool same = options.layout == train::Layout::Pipeline || outcome.replicas_identical();
+  return same && outcome.loss_fell && outcome.checkpoints_failed == 0 ? ok : wrong_result;
+}
+
+void print_outcome(const train::Options& options, const train::Outcome& outcome) {
   if (outcome.restarts > 0) std::printf("failures after which training continued: %zu\n", outcome.restarts);
   if (!outcome.completed) {
-    std::puts("training failed");
-    return failed;
+    std::puts(outcome.needs_new_world ? "training failed: all processes of the world must be started again"
+                                      : "training failed");
+    return;
   }
-  int code = ok;
-  if (!options.checkpoints.empty()) {
+  if (!options.checkpoints.empty())
     std::printf("checkpoints: %zu written, %zu failed\n", outcome.checkpoints_written, outcome.checkpoints_failed);
-    if (outcome.checkpoints_failed > 0) code = wrong_result;
-  }
   std::printf("final loss: %.4f (first step: %.4f)\n", static_cast<double>(outcome.losses.back()),
               static_cast<double>(outcome.losses.front()));
   if (outcome.evaluated > 0)
@@ -69,13 +82,14 @@ int print_outcome(const train::Options& options, const train::Outcome& outcome) 
   } else {
     for (std::size_t i = 0; i < outcome.checksums.size(); ++i)
       std::printf("replicas DIFFER: rank %zu has %016" PRIx64 "\n", i, outcome.checksums[i]);
-    code = wrong_result;
   }
-  if (!outcome.loss_fell()) {
-    std::puts("the loss did NOT fall");
-    code = wrong_result;
-  }
-  return code;
+  if (!outcome.loss_fell) std::puts("the loss did NOT fall");
+}
+
+void write_files(const train::Options& options, const train::Outcome& outcome) {
+  if (!options.losses_file.empty()) write_losses(options.losses_file, outcome.losses);
+  if (!options.json_file.empty() && outcome.completed) train::write_json(options.json_file, options, outcome);
+  if (!options.report_file.empty() && outcome.completed) train::write_report(options.report_file, options, outcome);
 }
 
 int run(train::Options options) {
@@ -84,18 +98,37 @@ int run(train::Options options) {
   if (options.shape.vocabulary < text.vocabulary())
     throw std::runtime_error("--vocabulary: the text has " + std::to_string(text.vocabulary()) +
                              " different characters");
-  if (options.device_type == train::host_type) cox::set_host_device_count(static_cast<std::uint16_t>(options.devices));
+  if (options.device_type == train::host_type)
+    cox::set_host_device_count(static_cast<std::uint16_t>(options.local_devices));
   if (!options.timeout.empty()) cox::set_settings({{"collectives.timeout", options.timeout}});
   std::string why_not;
   if (!options.report_file.empty() && !train::can_report(why_not)) throw std::runtime_error(why_not);
-  print_plan(options, text);
+  if (options.fault == train::FaultKind::Kill) train::kill_at_random(std::chrono::milliseconds(options.fault_step));
+  const train::Processes processes(options);  // left at the end, before the devices are shut down
+  train::check_devices(options);
+  if (processes.is_first()) print_plan(options, text, processes);
   const train::Outcome outcome =
-      train::run_training(options, text, train::checksum(std::as_bytes(std::span(text.tokens()))));
-  const int code = print_outcome(options, outcome);
-  if (!options.losses_file.empty()) write_losses(options.losses_file, outcome.losses);
-  if (!options.json_file.empty() && outcome.completed) train::write_json(options.json_file, options, outcome);
-  if (!options.report_file.empty() && outcome.completed) train::write_report(options.report_file, options, outcome);
-  return code;
+      train::run_training(options, text, train::checksum(std::as_bytes(std::span(text.tokens()))), processes);
+  if (processes.is_first()) {
+    print_outcome(options, outcome);
+    write_files(options, outcome);
+  }
+  return code_of(options, outcome);
+}
+
+int code_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const train::WrongArguments& wrong) {
+    std::fprintf(stderr, "cox-train: %s\n", wrong.what());
+    return wrong_arguments;
+  } catch (const train::WorldFailed& lost) {
+    std::fprintf(stderr, "cox-train: %s\n", lost.what());
+    return world_gone;
+  } catch (const std::exception&) {
+    std::fprintf(stderr, "cox-train: %s\n", cox::error_chain(error).c_str());
+    return failed;
+  }
 }
 
 }  // namespace
@@ -105,8 +138,8 @@ int main(int argc, char** argv) {
   int code = failed;
   try {
     code = run(train::parse_options(argc, argv));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "cox-train: %s\n", error.what());
+  } catch (const std::exception&) {
+    code = code_of(std::current_exception());
   }
   cox::shutdown_all();
 #ifdef TRAIN_CUDA

@@ -15,6 +15,7 @@
 
 #include <engine/devices.hpp>
 #include <engine/kept_run.hpp>
+#include <engine/processes.hpp>
 
 #include <require.hpp>
 
@@ -71,6 +72,7 @@ void check(train::Options options, const std::string& name) {
   options.evaluation_windows = 1;
   options.log_every = 0;
   const train::Text text(random_text(), options.shape.context);
+  const train::Processes processes(options);
   const cox::CommunicationId ranks = train::devices_of(options);
   train::Fault fault(train::FaultKind::None, 0, 0);
   train::Rendezvous rendezvous(options.devices);
@@ -80,7 +82,7 @@ void check(train::Options options, const std::string& name) {
     options.keep = keep;
     train::Job job{options, text, ranks, fault, rendezvous};
     train::KeptRun kept(job, "kept_rank_test");
-    kept.open<typename Backend::Client>();
+    kept.open<typename Backend::Client>(processes);
     require(!kept.is_used() && !kept.step(), "new memory cannot be used");
     job.kept = &kept.set();
     options.stop_after = 3;

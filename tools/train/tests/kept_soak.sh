@@ -1,19 +1,29 @@
 #!/usr/bin/env bash
 # Trains on two host devices with --keep under `cox run`, which starts the program again after each kill: one layout and
 # mode after the other, until that many runs were killed. In every second round there are other failures, too. The losses
-# and parameters must be those of an undisturbed run, bit by bit.
-# usage: kept_soak.sh COX-TRAIN COX [KILLS]
+# and parameters must be those of an undisturbed run, bit by bit. With --processes the devices belong to so many processes
+# of a world, one each, which kill themselves at random; the undisturbed run is one process with all devices.
+# usage: kept_soak.sh COX-TRAIN COX [--processes 2|4] [KILLS]
 set -euo pipefail
 
 program=$1
 cox=$2
-wanted=${3:-500}
+shift 2
+processes=1
+if [[ ${1:-} == --processes ]]; then
+  processes=$2
+  shift 2
+fi
+wanted=${1:-500}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
 
 steps=300
-model=(--devices host:2 --steps "$steps" --layers 2 --heads 2 --width 64 --context 32 --batch 4 --log-every 0)
+devices=$((processes > 1 ? processes : 2)) # a pipeline has a layer for each
+world=()
+if ((processes > 1)); then world=(--processes "$processes" --grace 300ms); fi
+model=(--steps "$steps" --layers "$devices" --heads 2 --width 64 --context 32 --batch 4 --log-every 0)
 layouts=("" "--captured" "--sharded" "--captured --sharded" "--pipeline --untied --micro-batches 2"
   "--captured --pipeline --untied --micro-batches 2" "--micro-batches 2")
 parameters() { grep -E '^(replicas|stage)' "$1" | sort -u; }
@@ -44,15 +54,21 @@ while ((kills < wanted)); do
   mode=in-place
   if ((rounds / ${#layouts[@]} % 2 == 1)); then mode=double; fi
   fault=kill@200
+  timeout=300ms
   if ((rounds % 2 == 1)); then fault=random@12; fi
+  if ((processes > 1)); then # one of them is missing for as long as it takes to start
+    fault=kill@$((300 * processes))
+    timeout=20s
+  fi
   if [[ ! -e whole.$number.losses ]]; then
-    "$program" "${model[@]}" "${words[@]}" --losses "whole.$number.losses" >"whole.$number.out" 2>&1 ||
+    "$program" "${model[@]}" "${words[@]}" --devices "host:$devices" --losses "whole.$number.losses" \
+      >"whole.$number.out" 2>&1 ||
       fail "the undisturbed run ended with exit code $?"
   fi
   rm -rf saved disturbed.losses
-  "$cox" run --restarts 100000 --backoff 1ms --backoff-max 1ms --on signal -- "$program" "${model[@]}" "${words[@]}" \
-    --keep "$mode" --losses disturbed.losses --checkpoint saved --every 10 --fault "$fault" --timeout 300ms \
-    --restarts 100000 >disturbed.out 2>&1 || fail "the disturbed run ended with exit code $?"
+  "$cox" run "${world[@]}" --restarts 100000 --backoff 1ms --backoff-max 1ms --on signal -- "$program" "${model[@]}" \
+    "${words[@]}" --devices "host:$((devices / processes))" --keep "$mode" --losses disturbed.losses --checkpoint saved \
+    --every 10 --fault "$fault" --timeout "$timeout" --restarts 100000 >disturbed.out 2>&1 || fail "the disturbed run ended with exit code $?"
   what="${layouts[$number]:---replicated} --keep $mode --fault $fault"
   cmp "whole.$number.losses" disturbed.losses || fail "$what: the losses differ"
   [[ $(parameters "whole.$number.out") == "$(parameters disturbed.out)" ]] || fail "$what: the parameters differ"
@@ -65,4 +81,4 @@ while ((kills < wanted)); do
 done
 text=""
 for kind in "${!starts[@]}"; do text+="$kind ${starts[$kind]}, "; done
-echo "kept soak: $rounds rounds of $steps steps, $kills kills, starts: ${text}every loss equal to the bit"
+echo "kept soak: $processes processes, $rounds rounds of $steps steps, $kills kills, starts: ${text}every loss equal to the bit"

@@ -71,6 +71,9 @@ starts() { # NAME
 starts_are() { # NAME STARTS
   [[ $(starts "$1") == "$2" ]] || fail "$1 has started as \"$(starts "$1")\" instead of \"$2\""
 }
+continues_are() { # NAME STEPS: the steps after which the program has continued
+  [[ $(sed -n 's/^continues after step //p' "$1.out" | xargs) == "$2" ]] || fail "$1 does not continue after $2"
+}
 lacks() { # NAME TEXT
   if grep -qF -- "$2" "$1.out"; then fail "$1 prints: $2"; fi
 }
@@ -85,6 +88,13 @@ END
 supervised() {
   "$2" run --restarts 100000 --backoff 1ms --backoff-max 1ms --on signal -- bash strikes.sh "$program" "${small[@]}" \
     --losses "$1.losses" "${@:3}" >"$1.out" 2>&1 || fail "$1 ended with exit code $?"
+}
+# world NAME PROCESSES DEVICES COX ARGUMENT...: a run of so many processes with so many devices each, as one world. It is
+# started again after a signal.
+world() {
+  "$4" run --processes "$2" --restarts 100000 --backoff 1ms --backoff-max 1ms --grace "${grace:-10s}" --on signal -- \
+    bash strikes.sh "$program" "${small[@]}" --losses "$1.losses" "${@:5}" --devices "$kind:$3" >"$1.out" 2>&1 ||
+    fail "$1 ended with exit code $?"
 }
 damage() { # FILE: changes one byte in its middle
   local middle=$(($(stat -c %s "$1") / 2)) byte
@@ -341,6 +351,155 @@ END
     has refused "outside of an update"
     starts_are refused "empty whole:12"
     same whole refused
+    ;;
+  world) # COX ARGUMENT...: several processes compute what one process with their devices does, and continue its checkpoints.
+    needs 2
+    cox=$1
+    shift
+    strikes 0 none
+    run whole "$@"
+    world two 2 1 "$cox" "$@" --checkpoint saved --every 5
+    has two "2 devices of 2 processes"
+    has two "checkpoints: 6 written, 0 failed"
+    same whole two
+    # What processes have written, one process continues, and the other way round.
+    world begun 2 1 "$cox" "$@" --checkpoint parts --every 5 --stop-after 15
+    run one "$@" --checkpoint parts --every 5 --resume --stop-after 20
+    has one "continues after step 15"
+    world resumed 2 1 "$cox" "$@" --checkpoint parts --every 5 --resume
+    has resumed "continues after step 20"
+    same whole resumed
+    ((available >= 4)) || exit 0
+    case " $* " in *" --pipeline "*) set -- "$@" --layers 4 ;; esac
+    run four "$@" --batch 2 --devices "$kind:4"
+    world halves 2 2 "$cox" "$@" --batch 2
+    same four halves
+    world quarters 4 1 "$cox" "$@" --batch 2
+    same four quarters
+    ;;
+  world-variables) # Started by hand, with COX_WORLD's variables.
+    needs 2
+    by_hand() { # NAME ARGUMENT...: both processes, each also with its words of `own`. Sets codes.
+      local pids=() process
+      local words=()
+      codes=()
+      for process in 1 0; do
+        read -ra words <<<"${own[process]}"
+        COX_WORLD=file:$scratch/store COX_WORLD_RUN=$1 COX_WORLD_PROCESSES=2 COX_WORLD_PROCESS=$process \
+          "$program" "${small[@]}" --devices "$kind:1" --losses "$1.losses" "${@:2}" \
+          "${words[@]}" >"$1$process.out" 2>&1 &
+        pids[process]=$!
+      done
+      for process in 0 1; do
+        codes[process]=0
+        wait "${pids[process]}" || codes[process]=$?
+      done
+    }
+    run whole
+    own=("" "")
+    by_hand hand
+    mv hand0.out hand.out
+    [[ ${codes[*]} == "0 0" ]] || fail "the processes ended with exit codes ${codes[*]}"
+    [[ ! -s hand1.out ]] || fail "process 1 prints something"
+    same whole hand
+    # The replicas of all processes are compared, and all end with the code that says so.
+    by_hand differ --fault diverge@20
+    mv differ0.out differ.out
+    [[ ${codes[*]} == "1 1" ]] || fail "the processes ended with exit codes ${codes[*]}"
+    has differ "replicas DIFFER: rank 1 has"
+    # What the processes are told must be the same.
+    own=("--seed 1" "--seed 2")
+    by_hand other
+    cat other?.out >other.out
+    [[ ${codes[*]} != *0* ]] || fail "another seed was taken"
+    has other "process 1 has other options or another text than process 0"
+    # A number of devices that does not fit is a wrong argument, also where it is known only when all have joined.
+    own=("" "")
+    by_hand layers --pipeline --untied --layers 1
+    cat layers?.out >layers.out
+    [[ ${codes[*]} == "2 2" ]] || fail "the processes ended with exit codes ${codes[*]}"
+    has layers "--pipeline needs a layer for each device"
+    # A folder of checkpoints that is not the same one for all is found before the first step.
+    own=("--checkpoint saved0" "--checkpoint saved1")
+    by_hand begun --every 5 --stop-after 10
+    own=("--checkpoint saved0 --resume" "--checkpoint saved1 --resume")
+    by_hand folders
+    cat folders?.out >folders.out
+    [[ ${codes[*]} != *0* ]] || fail "two folders were taken"
+    has folders "the folder must be the same one for all processes"
+    ;;
+  world-fails) # COX ARGUMENT...: a process of a world fails or is killed; the world goes on from the checkpoint.
+    needs 2
+    cox=$1
+    shift
+    run whole "$@"
+    # A process that is killed may not have written the checkpoints of the last steps: so this one is complete before.
+    strikes 0 none
+    world begun 2 1 "$cox" "$@" --checkpoint saved --every 5 --stop-after 10
+    cp -r saved saved_for_failure
+    strikes 1 crash@13
+    world crashed 2 1 "$cox" "$@" --checkpoint saved --every 5 --resume
+    has crashed "process_gone"
+    has crashed "ended with code 87"
+    continues_are crashed "10 10"
+    same whole crashed
+    # A failure that the process survives ends it, too, since all must go back together.
+    strikes 1 kernel@13
+    world failed 2 1 "$cox" "$@" --checkpoint saved_for_failure --every 5 --resume
+    has failed "LaunchError kernel_failed"
+    continues_are failed "10 10"
+    same whole failed
+    rm -rf saved
+    # At random points: while the world starts, too.
+    strikes 40 kill@120
+    grace=300ms
+    kills=0
+    for round in {1..20}; do
+      rm -rf saved
+      world killed 2 1 "$cox" "$@" --checkpoint saved --every 5 --resume
+      same whole killed
+      kills=$((kills + $(grep -c 'was ended by signal 9' killed.out || true)))
+      echo "round $round, $kills kills so far: continued after $(sed -n 's/^continues after step //p' killed.out | xargs)"
+      ((kills < 4)) || break
+    done
+    ((kills >= 4)) || fail "only $kills processes were killed"
+    ;;
+  kept-world) # COX MODE ARGUMENT...: the same from kept memory.
+    needs 2
+    cox=$1
+    mode=$2
+    shift 2
+    strikes 0 none
+    run whole "$@"
+    world begun 2 1 "$cox" "$@" --checkpoint saved --every 5 --stop-after 10
+    kept=(--keep "$mode" --checkpoint saved --every 1000 --resume --timeout 20s "$@")
+    # In the backward pass of the last rank: all processes hold the last update.
+    strikes 1 crash@13
+    world crashed 2 1 "$cox" "${kept[@]}"
+    starts_are crashed "empty:10 whole:12"
+    same whole crashed
+    # In its update, which the other process may have committed.
+    strikes 1 update@13
+    world updating 2 1 "$cox" "${kept[@]}"
+    if [[ $mode == double ]]; then
+      starts_are updating "empty:10 whole:12"
+    else
+      starts_are updating "empty:10 torn:10"
+    fi
+    same whole updating
+    strikes 40 kill@120
+    grace=300ms
+    kills=0
+    for round in {1..20}; do
+      rm -rf saved
+      world killed 2 1 "$cox" --keep "$mode" --checkpoint saved --every 5 --timeout 20s "$@"
+      same whole killed
+      if [[ $mode == double && $(starts killed) == *whole*torn* ]]; then fail "two copies were torn after a commit"; fi
+      kills=$((kills + $(grep -c 'was ended by signal 9' killed.out || true)))
+      echo "round $round, $kills kills so far: $(starts killed)"
+      ((kills < 4)) || break
+    done
+    ((kills >= 4)) || fail "only $kills processes were killed"
     ;;
   report) # One page without references to other files.
     if [[ ! -r /usr/share/javascript/dygraphs/dygraph.min.js ]]; then

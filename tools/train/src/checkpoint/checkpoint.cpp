@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -102,20 +103,72 @@ class Reader {
   std::uint64_t sum_ = 0;
 };
 
-std::string file_name(std::uint64_t step) {
+std::string file_name(std::uint64_t step, const CheckpointRanks& ranks) {
   std::array<char, 32> name{};
   std::snprintf(name.data(), name.size(), "step-%010llu", static_cast<unsigned long long>(step));
-  return name.data() + std::string(extension);
+  std::string text = name.data();
+  if (ranks.count != ranks.of)
+    text += ".ranks-" + std::to_string(ranks.first) + "-" + std::to_string(ranks.first + ranks.count - 1) + "-of-" +
+            std::to_string(ranks.of);
+  return text + std::string(extension);
 }
 
-/// The checkpoints of the folder, oldest first.
-std::vector<std::filesystem::path> checkpoint_files(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> files;
+/// A file of a checkpoint.
+struct CheckpointFile {
+  std::filesystem::path path;
+  std::uint64_t step = 0;
+  CheckpointRanks ranks;
+};
+
+std::optional<CheckpointFile> file_of(const std::filesystem::path& path) {
+  unsigned long long step = 0;
+  CheckpointFile file{path, 0, {}};
+  std::size_t last = 0;
+  if (std::sscanf(path.filename().c_str(), "step-%llu.ranks-%zu-%zu-of-%zu", &step, &file.ranks.first, &last,
+                  &file.ranks.of) == 4 &&
+      last >= file.ranks.first)
+    file.ranks.count = last - file.ranks.first + 1;
+  file.step = step;
+  if (path.filename() != file_name(file.step, file.ranks)) return std::nullopt;
+  return file;
+}
+
+/// The files of the folder, by step.
+std::map<std::uint64_t, std::vector<CheckpointFile>> checkpoint_files(const std::filesystem::path& folder) {
+  std::map<std::uint64_t, std::vector<CheckpointFile>> files;
   if (!std::filesystem::is_directory(folder)) return files;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.path().extension() == extension) files.push_back(entry.path());
-  std::ranges::sort(files);
+    if (auto file = file_of(entry.path())) files[file->step].push_back(std::move(*file));
   return files;
+}
+
+/// Files of a step that together have each rank once; empty if some ranks are missing. After a restart with other
+/// processes there can be several ways; all have the same contents.
+std::vector<std::filesystem::path> complete_files(std::vector<CheckpointFile> files) {
+  std::ranges::sort(files, {}, [](const CheckpointFile& file) { return file.ranks.first; });
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<std::filesystem::path>> reached;  // by count of all, rank
+  for (const CheckpointFile& file : files) {
+    const auto before = reached.find({file.ranks.of, file.ranks.first});
+    if (file.ranks.first != 0 && before == reached.end()) continue;
+    std::vector<std::filesystem::path> paths;
+    if (file.ranks.first != 0) paths = before->second;
+    paths.push_back(file.path);
+    const std::size_t end = file.ranks.first + file.ranks.count;
+    if (end == file.ranks.of) return paths;
+    reached.emplace(std::pair(file.ranks.of, end), std::move(paths));
+  }
+  return {};
+}
+
+void remove_old(const std::filesystem::path& folder) {
+  const auto files = checkpoint_files(folder);
+  std::size_t complete = 0;
+  for (auto step = files.rbegin(); step != files.rend(); ++step) {
+    if (complete == kept)
+      for (const CheckpointFile& file : step->second) std::filesystem::remove(file.path);
+    else if (!complete_files(step->second).empty())
+      ++complete;
+  }
 }
 
 // Throws std::runtime_error, with the end of a sentence, if the contents are damaged.
@@ -153,9 +206,9 @@ std::uint64_t checksum(std::span<const std::byte> bytes, std::uint64_t seed) {
   return sum;
 }
 
-void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint) {
+void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint, CheckpointRanks ranks) {
   std::filesystem::create_directories(folder);
-  const std::filesystem::path final_path = folder / file_name(checkpoint.step);
+  const std::filesystem::path final_path = folder / file_name(checkpoint.step, ranks);
   std::filesystem::path temporary = final_path;
   temporary += ".temporary";
   {
@@ -176,33 +229,54 @@ void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& che
   }
   std::filesystem::rename(temporary, final_path);
   File(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC).flush();  // the new name itself
-  auto files = checkpoint_files(folder);
-  for (std::size_t i = 0; i + kept < files.size(); ++i) std::filesystem::remove(files[i]);
+  remove_old(folder);
 }
 
 bool has_checkpoints(const std::filesystem::path& folder) { return !checkpoint_files(folder).empty(); }
 
+namespace {
+
+// std::nullopt if the file is damaged.
+std::optional<Checkpoint> read_file(const std::filesystem::path& file, const std::string& fingerprint) {
+  std::ifstream in(file, std::ios::binary);
+  const std::vector<char> content{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  std::uint64_t version = 0;
+  Checkpoint checkpoint;
+  try {
+    checkpoint = parse(std::as_bytes(std::span(content)), version);
+  } catch (const std::runtime_error& error) {
+    std::fprintf(stderr, "checkpoint %s %s; the one before it is used\n", file.c_str(), error.what());
+    return std::nullopt;
+  }
+  if (version != Checkpoint::version)
+    throw std::runtime_error(file.string() + " has version " + std::to_string(version) + " of the format; this is " +
+                             std::to_string(Checkpoint::version));
+  if (checkpoint.fingerprint != fingerprint)
+    throw std::runtime_error(file.string() + " is of another run: " + checkpoint.fingerprint + "; this one is " +
+                             fingerprint);
+  return checkpoint;
+}
+
+std::optional<Checkpoint> read_files(const std::vector<std::filesystem::path>& files, const std::string& fingerprint) {
+  std::optional<Checkpoint> all;
+  for (const std::filesystem::path& file : files) {
+    auto part = read_file(file, fingerprint);
+    if (!part) return std::nullopt;
+    if (!all) {
+      all = std::move(part);  // that of rank 0, which has the losses
+    } else {
+      all->tensors.merge(part->tensors);
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder, const std::string& fingerprint) {
   const auto files = checkpoint_files(folder);
-  for (auto file = files.rbegin(); file != files.rend(); ++file) {
-    std::ifstream in(*file, std::ios::binary);
-    const std::vector<char> content{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    std::uint64_t version = 0;
-    Checkpoint checkpoint;
-    try {
-      checkpoint = parse(std::as_bytes(std::span(content)), version);
-    } catch (const std::runtime_error& error) {
-      std::fprintf(stderr, "checkpoint %s %s; the one before it is used\n", file->c_str(), error.what());
-      continue;
-    }
-    if (version != Checkpoint::version)
-      throw std::runtime_error(file->string() + " has version " + std::to_string(version) + " of the format; this is " +
-                               std::to_string(Checkpoint::version));
-    if (checkpoint.fingerprint != fingerprint)
-      throw std::runtime_error(file->string() + " is of another run: " + checkpoint.fingerprint + "; this one is " +
-                               fingerprint);
-    return checkpoint;
-  }
+  for (auto step = files.rbegin(); step != files.rend(); ++step)
+    if (auto checkpoint = read_files(complete_files(step->second), fingerprint)) return checkpoint;
   return std::nullopt;
 }
 

@@ -29,17 +29,26 @@ struct Checkpoint {
   std::map<std::string, cox::Bytes> tensors;
 };
 
+/// The ranks whose state a file has: consecutive ones of all. A checkpoint is complete when its files have all ranks.
+/// The processes of a world write one file each, and the ranks may be shared out in another way when it is read.
+struct CheckpointRanks {
+  std::size_t first = 0;
+  std::size_t count = 1;
+  std::size_t of = 1;
+};
+
 /// Writes the file so that it appears with its complete contents or not at all, also if the machine fails: into a
-/// temporary file, which is flushed to the disk and renamed. Then removes all checkpoints of the folder but the newest
-/// two. Blocks for the disk. Throws std::runtime_error or std::system_error; an older checkpoint is then untouched.
-void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint);
+/// temporary file, which is flushed to the disk and renamed. Then removes the files of the folder that are older than
+/// the newest two complete checkpoints. Blocks for the disk. Throws std::runtime_error or std::system_error; an older
+/// checkpoint is then untouched.
+void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint, CheckpointRanks ranks = {});
 
 /// Whether the folder has checkpoints, complete or not.
 [[nodiscard]] bool has_checkpoints(const std::filesystem::path& folder);
 
-/// The newest checkpoint of the folder that is complete, or none. Files with a wrong checksum are reported on the
-/// standard error stream and passed over. Throws std::runtime_error if a complete file has another version or
-/// fingerprint: it belongs to another program or run.
+/// The newest checkpoint of the folder that is complete, or none; with the tensors of all its files. One with a file
+/// that has a wrong checksum is reported on the standard error stream and passed over. Throws std::runtime_error if a
+/// complete file has another version or fingerprint: it belongs to another program or run.
 [[nodiscard]] std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& folder,
                                                           const std::string& fingerprint);
 

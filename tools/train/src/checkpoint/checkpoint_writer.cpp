@@ -17,8 +17,8 @@ void report(std::uint64_t step, const std::exception& error) {
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(std::filesystem::path folder, std::string fingerprint, std::size_t parts)
-    : folder_(std::move(folder)), fingerprint_(std::move(fingerprint)), parts_(parts), thread_([this] { run(); }) {}
+CheckpointWriter::CheckpointWriter(std::filesystem::path folder, std::string fingerprint, CheckpointRanks ranks)
+    : folder_(std::move(folder)), fingerprint_(std::move(fingerprint)), ranks_(ranks), thread_([this] { run(); }) {}
 
 CheckpointWriter::~CheckpointWriter() { finish(); }
 
@@ -76,7 +76,7 @@ void CheckpointWriter::write(std::uint64_t step, Pending pending) {
       for (std::size_t i = 0; i < contents.size(); ++i)
         checkpoint.tensors.emplace(std::move(part.names[i]), std::move(contents[i]));
     }
-    write_checkpoint(folder_, checkpoint);
+    write_checkpoint(folder_, checkpoint, ranks_);
     ++written_;
   } catch (const cox::Error& error) {
     ++not_downloaded_;

@@ -17,8 +17,8 @@
 
 namespace train {
 
-/// Writes checkpoints on a thread of its own while training goes on. Each rank adds its part; a checkpoint whose parts
-/// are complete is written.
+/// Writes the checkpoints of the ranks of this process on a thread of its own while training goes on. Each rank adds
+/// its part; a checkpoint whose parts are complete is written.
 class CheckpointWriter {
  public:
   struct Part {
@@ -26,8 +26,8 @@ class CheckpointWriter {
     cox::Future<std::vector<cox::Bytes>> contents;  ///< of the tensors of these names
   };
 
-  /// `parts`: number of ranks that add a part to each checkpoint.
-  CheckpointWriter(std::filesystem::path folder, std::string fingerprint, std::size_t parts);
+  /// `ranks`: those that add a part to each checkpoint; the losses are added with rank 0.
+  CheckpointWriter(std::filesystem::path folder, std::string fingerprint, CheckpointRanks ranks);
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   /// Writes what is complete, then ends the thread. Blocks for the downloads and the disk.
@@ -57,7 +57,7 @@ class CheckpointWriter {
   };
 
   [[nodiscard]] bool complete(const Pending& pending) const {
-    return pending.has_losses && pending.parts.size() == parts_;
+    return pending.has_losses == (ranks_.first == 0) && pending.parts.size() == ranks_.count;
   }
   [[nodiscard]] std::size_t complete_count() const;
   void run();
@@ -65,7 +65,7 @@ class CheckpointWriter {
 
   const std::filesystem::path folder_;
   const std::string fingerprint_;
-  const std::size_t parts_;
+  const CheckpointRanks ranks_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::uint64_t, Pending> pending_;  // by step; guarded by mutex_, as stopping_

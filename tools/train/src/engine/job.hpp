@@ -9,8 +9,10 @@
 #include <engine/rendezvous.hpp>
 
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/communication/world_process.hpp>
 #include <coxswain/runtime/kept/kept_set.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -21,9 +23,9 @@ namespace train {
 struct Job {
   const Options& options;
   const Text& text;
-  const cox::CommunicationId& ranks;
+  const cox::CommunicationId& ranks;  ///< of all processes
   Fault& fault;
-  Rendezvous& rendezvous;
+  Rendezvous& rendezvous;              ///< of the ranks of this process
   CheckpointWriter* writer = nullptr;  ///< null: no checkpoints
   cox::KeptSet* kept = nullptr;        ///< null: the state ends with the process
   // Where the attempt begins; neither: at the first step.
@@ -32,6 +34,21 @@ struct Job {
 
   [[nodiscard]] std::size_t first_step() const {
     return 1 + (kept_step ? *kept_step : start != nullptr ? start->step : 0);
+  }
+
+  /// The ranks of this process follow each other: the number of the first one, and how many there are.
+  [[nodiscard]] std::size_t first_rank() const {
+    const auto first = std::ranges::find_if(ranks.devices(), is_of_this_process);
+    return static_cast<std::size_t>(first - ranks.devices().begin());
+  }
+  [[nodiscard]] std::size_t local_ranks() const {
+    return static_cast<std::size_t>(std::ranges::count_if(ranks.devices(), is_of_this_process));
+  }
+  /// The device of a rank of this process, by its name in the process.
+  [[nodiscard]] cox::DeviceId device(std::size_t rank) const {
+    cox::DeviceId device = ranks.devices()[rank];
+    device.process = 0;
+    return device;
   }
 
   [[nodiscard]] bool pipeline() const { return options.layout == Layout::Pipeline; }
@@ -47,6 +64,11 @@ struct Job {
   [[nodiscard]] KeptLayout kept_layout(std::size_t rank) const {
     return {ParameterList(options.shape, stage_of_rank(rank)),
             options.layout == Layout::Sharded ? ranks.world_size() : 1, options.steps};
+  }
+
+ private:
+  static bool is_of_this_process(cox::DeviceId device) {
+    return device.process == 0 || device.process == cox::own_process();
   }
 };
 

@@ -31,7 +31,10 @@ void parse_devices(const std::string& text, Options& options) {
     refuse("--devices: " + text + " is neither host:COUNT nor cuda:COUNT");
   options.device_type = kind == "cuda" ? cuda_type : host_type;
   options.devices = parse_count("--devices", text.substr(colon + 1));
-  if (options.devices == 0 || options.devices > 64) refuse("--devices: from 1 to 64 devices");
+  if (options.devices == 0 || options.devices > max_local_devices)
+    refuse("--devices: from 1 to " + std::to_string(max_local_devices) + " devices");
+  options.local_devices = options.devices;
+  options.first_device = first_device(options);
   if (const std::string why_not = missing_devices(options); !why_not.empty()) refuse("--devices: " + why_not);
 }
 
@@ -52,24 +55,20 @@ std::pair<FaultKind, std::size_t> parse_fault(const std::string& text) {
 }
 
 void check(const Options& options) {
-  const ModelShape& shape = options.shape;
-  const bool pipeline = options.layout == Layout::Pipeline;
-  if (shape.width % shape.heads != 0) refuse("--width must be a multiple of --heads");
-  if (options.layout == Layout::Sharded && shape.width % options.devices != 0)
-    refuse("--sharded: --width must be a multiple of the number of devices");
-  if (pipeline && options.devices < 2) refuse("--pipeline needs two devices or more");
-  if (pipeline && shape.layers < options.devices) refuse("--pipeline needs a layer for each device");
-  if (pipeline && shape.tied) refuse("--pipeline needs --untied: the first and the last stage are different devices");
+  if (options.shape.width % options.shape.heads != 0) refuse("--width must be a multiple of --heads");
+  if (options.layout == Layout::Pipeline && options.shape.tied)
+    refuse("--pipeline needs --untied: the first and the last stage are different devices");
   if (options.optimizer.warm_up >= options.steps) refuse("--warm-up must be less than --steps");
   if (options.precision == Precision::Bfloat16 && options.device_type == host_type)
     refuse("--type bf16 needs GPUs (--devices cuda:COUNT): host devices compute with fp32");
   if (options.fault == FaultKind::Gpu && options.device_type == host_type) refuse("--fault gpu needs GPUs");
-  if ((options.fault == FaultKind::Missing || options.fault == FaultKind::Random) && options.devices < 2)
+  const bool waits = options.fault == FaultKind::Missing || options.fault == FaultKind::Random;
+  if (waits && options.local_devices < 2)
     refuse("this --fault needs two devices or more: a rank that is missing waits until another one fails");
+  if (waits && options.timeout.empty())
+    refuse("this --fault needs --timeout: the other ranks wait that long for one that is missing");
   if (options.fault == FaultKind::Update && options.keep == Keep::No) refuse("--fault update needs --keep");
   if (options.resume && options.checkpoints.empty()) refuse("--resume needs --checkpoint");
-  if ((options.fault == FaultKind::Missing || options.fault == FaultKind::Random) && options.timeout.empty())
-    refuse("this --fault needs --timeout: the other ranks wait that long for one that is missing");
 }
 
 }  // namespace
@@ -89,7 +88,8 @@ Options parse_options(int argc, const char* const* argv) {
                "cox-train");
   app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   const auto count = CLI::Range(std::size_t{1}, std::size_t{1} << 24U);
-  app.add_option("--devices", devices, "host:COUNT, or cuda:COUNT for GPUs");
+  app.add_option("--devices", devices,
+                 "host:COUNT, or cuda:COUNT for GPUs; in a world (cox run --processes) those of each process");
   app.add_option("--type", options.precision, "Type of activations: fp32 or bf16 (GPUs only)")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Precision>{{"fp32", Precision::Float32}, {"bf16", Precision::Bfloat16}}))
@@ -178,6 +178,15 @@ Options parse_options(int argc, const char* const* argv) {
     std::exit(app.exit(error) == 0 ? 0 : 2);
   }
   return options;
+}
+
+void check_devices(const Options& options) {
+  const bool pipeline = options.layout == Layout::Pipeline;
+  if (options.layout == Layout::Sharded && options.shape.width % options.devices != 0)
+    throw WrongArguments("--sharded: --width must be a multiple of the number of devices");
+  if (pipeline && options.devices < 2) throw WrongArguments("--pipeline needs two devices or more");
+  if (pipeline && options.shape.layers < options.devices)
+    throw WrongArguments("--pipeline needs a layer for each device");
 }
 
 std::string fingerprint(const Options& options, std::uint64_t text_checksum) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 
 namespace train {
@@ -56,7 +57,9 @@ enum class FaultKind : std::uint8_t {
 
 struct Options {
   std::uint16_t device_type = 0;  ///< of cox::DeviceId
-  std::size_t devices = 2;        ///< number of devices
+  std::size_t devices = 2;        ///< number of devices, of all processes together: see join()
+  std::size_t local_devices = 2;  ///< number of devices of this process
+  std::size_t first_device = 0;   ///< index of the first one
   Precision precision = Precision::Float32;
   ModelShape shape;               ///< the vocabulary is 0 if it is that of the text
   std::size_t batch = 8;          ///< samples of a micro-batch on each device
@@ -89,10 +92,20 @@ struct Options {
   std::filesystem::path report_file;
 };
 
+/// The arguments contradict each other, or what is there. The program ends with exit code 2.
+class WrongArguments : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 /// Reads the command line. Prints help or an error and ends the process where that is what the arguments ask for.
 [[nodiscard]] Options parse_options(int argc, const char* const* argv);
 
-/// Describes the options and the text that the values of a training run depend on, to the last digit. A run may
+/// Checks what depends on the number of devices of all processes. Throws WrongArguments.
+void check_devices(const Options& options);
+
+/// Describes the options and the text that the values of a training run depend on, to the last digit; not how many
+/// processes the devices belong to, on which they do not depend. A run may
 /// continue only a checkpoint with the same description. Not described: whether there is cuBLASLt, and which version.
 [[nodiscard]] std::string fingerprint(const Options& options, std::uint64_t text_checksum);
 

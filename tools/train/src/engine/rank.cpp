@@ -42,7 +42,10 @@ Rank<Backend>::Rank(const Job& job, Client client)
       rank_(job.ranks.rank_of(client_.device_id())),
       step_(job, Device<Backend>(client_, job.options.precision), rank_),
       progress_(rank_ == 0 ? job.options.log_every : 0, job.options.steps,
-                job.replicas() * job.options.micro_batches * job.options.batch * job.options.shape.context) {}
+                job.replicas() * job.options.micro_batches * job.options.batch * job.options.shape.context) {
+  if (step_.kept() != nullptr && job_.ranks.spans_processes())
+    meeting_ = client_.create(cox::Bytes::zeroed(sizeof(float)));
+}
 
 template <class Backend>
 RankResult Rank<Backend>::run() {
@@ -118,13 +121,13 @@ float Rank<Backend>::train(std::size_t step) {
   if (queued.ready) {
     // If one rank has failed, no rank updates its state.
     std::exchange(queued.ready, {})->get();
-    job_.rendezvous.meet();
+    meet();
     step_.queue_update(queued, step, fault);
   }
   float loss = 0;
   std::memcpy(&loss, std::exchange(queued.loss, {})->get().front().span().data(), sizeof(loss));
   // A failure in the next step on one rank must not end the update of another one.
-  if (step_.kept() != nullptr) job_.rendezvous.meet();
+  if (step_.kept() != nullptr) meet();
   times.step = Clock::now() - begin;
   progress_.add(times);
   if (rank_ == 0) {
@@ -132,6 +135,18 @@ float Rank<Backend>::train(std::size_t step) {
     result_.times.push_back({step, times});
   }
   return loss;
+}
+
+// Blocks until all ranks have come here. Throws if one has failed before. Between processes it is a collective: a rank
+// that fails aborts its communicators.
+template <class Backend>
+void Rank<Backend>::meet() {
+  if (!meeting_) {
+    job_.rendezvous.meet();
+    return;
+  }
+  client_.all_reduce(*meeting_, *meeting_, cox::ElementType::F32, job_.ranks);
+  static_cast<void>(client_.read_one(*meeting_));
 }
 
 // A future that is dropped before it is ready gives its failures back to the stream when it is: after a sync that was

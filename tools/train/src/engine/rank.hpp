@@ -53,6 +53,7 @@ class Rank {
   void restore();
   void set_state();
   float train(std::size_t step);
+  void meet();
   [[nodiscard]] bool traced() const;
   float train_traced(std::size_t step);
   void save(std::size_t step);
@@ -63,6 +64,7 @@ class Rank {
   const Client client_;
   const std::size_t rank_;
   TrainingStep<Backend> step_;
+  std::optional<cox::Handle> meeting_;  // what ranks of several processes reduce where they meet
   std::optional<typename TrainingStep<Backend>::Queued> queued_;  // the step that this thread waits for
   Progress progress_;
   RankResult result_;

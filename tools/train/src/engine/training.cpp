@@ -15,10 +15,12 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <exception>
 #include <optional>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -41,9 +43,10 @@ class Attempt {
  public:
   using Client = typename Backend::Client;
 
-  explicit Attempt(const Job& job) : job_(job), results_(job.ranks.world_size()), errors_(job.ranks.world_size()) {}
+  explicit Attempt(const Job& job)
+      : job_(job), first_(job.first_rank()), results_(job.local_ranks()), errors_(results_.size()) {}
 
-  /// Blocks until all ranks have ended. Returns whether all have completed the last step.
+  /// Blocks until all ranks of this process have ended. Returns whether all have completed the last step.
   bool run() {
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < results_.size(); ++i) threads.emplace_back([this, i] { run_rank(i); });
@@ -59,7 +62,7 @@ class Attempt {
     std::optional<Client> client;
     std::optional<Rank<Backend>> rank;
     try {
-      client = Client::load(job_.ranks.devices()[i]);
+      client = Client::load(job_.device(first_ + i));
       results_[i] = rank.emplace(job_, *client).run();
     } catch (...) {
       errors_[i] = std::current_exception();
@@ -73,8 +76,7 @@ class Attempt {
   static void leave(const Client& client, const Job& job, const std::exception_ptr& cause,
                     std::optional<Rank<Backend>>& rank) {
     for (const cox::CommunicationId& ranks : communicators(job.options, job.ranks))
-      if (std::ranges::find(ranks.devices(), client.device_id()) != ranks.devices().end())
-        ignore_failure([&] { client.abort_collective(ranks, cause); });
+      if (ranks.contains(client.device_id())) ignore_failure([&] { client.abort_collective(ranks, cause); });
     if (rank) rank->end_step();
     rank.reset();
     ignore_failure([&] { client.sync().get(); });
@@ -89,14 +91,15 @@ class Attempt {
   }
 
   const Job& job_;
+  const std::size_t first_;  // rank
   std::vector<RankResult> results_;
   std::vector<std::exception_ptr> errors_;
 };
 
-void print_failures(const std::vector<std::exception_ptr>& errors) {
+void print_failures(const std::vector<std::exception_ptr>& errors, std::size_t first_rank) {
   for (std::size_t i = 0; i < errors.size(); ++i)
     if (errors[i] != nullptr)
-      std::fprintf(stderr, "rank %zu failed (%s):\n%s\n", i, failure_kinds(errors[i]).c_str(),
+      std::fprintf(stderr, "rank %zu failed (%s):\n%s\n", first_rank + i, failure_kinds(errors[i]).c_str(),
                    cox::error_chain(errors[i]).c_str());
 }
 
@@ -109,17 +112,54 @@ void reopen(const Options& options, const cox::CommunicationId& ranks) {
     clients[ranks.rank_of(communicator.devices().front())].ensure_init_collective(communicator);
 }
 
-void collect(Outcome& outcome, std::vector<RankResult>& results) {
+bool fell(const std::vector<float>& losses) {
+  if (losses.size() < 2) return false;
+  const std::size_t count = std::min<std::size_t>(10, losses.size() / 2);
+  float sum = 0;
+  for (std::size_t i = losses.size() - count; i < losses.size(); ++i) sum += losses[i];
+  return sum / static_cast<float>(count) < losses.front();
+}
+
+/// What the other processes must know of the outcome in one of them.
+struct ProcessRecord {
+  struct OfRank {
+    std::uint64_t parameters = 0;
+    double evaluation_sum = 0;
+    std::uint64_t evaluation_count = 0;
+  };
+  std::uint64_t local_ranks = 0;
+  std::array<OfRank, max_local_devices> ranks{};
+  std::uint64_t loss_fell = 0;
+  std::uint64_t checkpoints_written = 0;
+  std::uint64_t checkpoints_failed = 0;
+};
+
+template <class Client>
+void collect(Outcome& outcome, std::vector<RankResult>& results, const Processes& processes) {
+  RankResult& first = results.front();
   outcome.completed = true;
-  outcome.losses = std::move(results.front().losses);
-  outcome.times = std::move(results.front().times);
-  outcome.memory = results.front().memory;
-  outcome.traced_step = results.front().traced_step;
-  outcome.traced = std::move(results.front().traced);
-  for (const RankResult& result : results) {
-    outcome.evaluation_loss += result.evaluation_sum;
-    outcome.evaluated += result.evaluation_count;
-    outcome.checksums.push_back(result.parameters);
+  outcome.losses = std::move(first.losses);
+  outcome.times = std::move(first.times);
+  outcome.memory = first.memory;
+  outcome.traced_step = first.traced_step;
+  outcome.traced = std::move(first.traced);
+  ProcessRecord own{.local_ranks = results.size(),
+                    .loss_fell = fell(outcome.losses) ? std::uint64_t{1} : std::uint64_t{0},
+                    .checkpoints_written = outcome.checkpoints_written,
+                    .checkpoints_failed = outcome.checkpoints_failed};
+  for (std::size_t i = 0; i < results.size(); ++i)
+    own.ranks[i] = {results[i].parameters, results[i].evaluation_sum, results[i].evaluation_count};
+  const auto records = processes.gather<Client>(own);
+  outcome.loss_fell = records.front().loss_fell != 0;
+  outcome.checkpoints_written = records.front().checkpoints_written;
+  outcome.checkpoints_failed = 0;
+  for (const ProcessRecord& record : records) {
+    outcome.checkpoints_failed = std::max<std::size_t>(outcome.checkpoints_failed, record.checkpoints_failed);
+    for (std::size_t i = 0; i < record.local_ranks; ++i) {
+      outcome.evaluation_loss += record.ranks[i].evaluation_sum;
+      outcome.evaluated += record.ranks[i].evaluation_count;
+      outcome.checksums.push_back(record.ranks[i].parameters);
+    }
   }
   outcome.evaluation_loss /= static_cast<double>(std::max<std::size_t>(1, outcome.evaluated));
 }
@@ -128,14 +168,6 @@ void collect(Outcome& outcome, std::vector<RankResult>& results) {
 
 bool Outcome::replicas_identical() const {
   return std::ranges::all_of(checksums, [this](std::uint64_t sum) { return sum == checksums.front(); });
-}
-
-bool Outcome::loss_fell() const {
-  if (losses.size() < 2) return false;
-  const std::size_t count = std::min<std::size_t>(10, losses.size() / 2);
-  float sum = 0;
-  for (std::size_t i = losses.size() - count; i < losses.size(); ++i) sum += losses[i];
-  return sum / static_cast<float>(count) < losses.front();
 }
 
 namespace {
@@ -154,13 +186,43 @@ void require_new_run(const Options& options, bool continues) {
     throw std::runtime_error(options.checkpoints.string() + " has checkpoints: continue with --resume, or remove them");
 }
 
-// Begins with the contents of kept memory, if they can be used.
+// Begins with the contents of kept memory, if all processes can use them.
 template <class Client>
-void open_kept(KeptRun& kept, Job& job) {
-  kept.open<Client>();
+void open_kept(KeptRun& kept, Job& job, const Processes& processes) {
+  kept.open<Client>(processes);
   job.kept = &kept.set();
   job.kept_step = kept.step();
-  std::printf("kept memory: %s\n", kept.to_string().c_str());
+  if (processes.is_first()) std::printf("kept memory: %s\n", kept.to_string().c_str());
+}
+
+// Throws if the processes would not train the same model with the same text.
+template <class Client>
+void require_equal_options(const std::string& print, const Processes& processes) {
+  const auto prints = processes.gather<Client>(checksum(std::as_bytes(std::span(print))));
+  for (std::size_t process = 1; process < prints.size(); ++process)
+    if (prints[process] != prints.front())
+      throw std::runtime_error("process " + std::to_string(process) +
+                               " has other options or another text than process 0");
+}
+
+// Each process reads the folder, which is the same one for all: nothing is written there before all have read it.
+template <class Client>
+std::optional<Checkpoint> common_checkpoint(const Options& options, const std::string& print,
+                                            const Processes& processes) {
+  auto checkpoint = newest_checkpoint(options.checkpoints, print);
+  const auto steps = processes.gather<Client>(checkpoint ? checkpoint->step : std::uint64_t{0});
+  for (std::size_t process = 0; process < steps.size(); ++process)
+    if (steps[process] != steps.front())
+      throw std::runtime_error("process 0 continues after step " + std::to_string(steps.front()) + " of " +
+                               options.checkpoints.string() + ", process " + std::to_string(process) + " after step " +
+                               std::to_string(steps[process]) + ": the folder must be the same one for all processes");
+  return checkpoint;
+}
+
+// The ranks of this process whose state it writes into checkpoints; none: 0. Replicas are written once.
+CheckpointRanks written_ranks(const Job& job) {
+  if (job.options.layout == Layout::Replicated) return {0, job.first_rank() == 0 ? std::size_t{1} : 0, 1};
+  return {job.first_rank(), job.local_ranks(), job.ranks.world_size()};
 }
 
 // Failures are a property of handles, and kept memory is opened again only when no work uses it: so devices end, too.
@@ -169,30 +231,30 @@ void close(const cox::CommunicationId& ranks) {
 }
 
 template <class Backend>
-Outcome run_on(const Options& options, const Text& text, std::uint64_t text_checksum) {
-  const cox::CommunicationId ranks = devices_of(options);
-  const std::string print = fingerprint(options, text_checksum);
-  const std::size_t parts = options.layout == Layout::Replicated ? 1 : ranks.world_size();
+Outcome run_on(const Options& options, const Text& text, const std::string& print, const Processes& processes) {
+  using Client = typename Backend::Client;
+  const cox::CommunicationId& ranks = processes.ranks();
+  require_equal_options<Client>(print, processes);
   Fault fault(options.fault, options.fault_step, std::random_device()());
   Outcome outcome;
-  if (options.fault == FaultKind::Kill) kill_at_random(std::chrono::milliseconds(options.fault_step));
   bool continues = options.resume;
   while (true) {
-    Rendezvous rendezvous(ranks.world_size());
+    Rendezvous rendezvous(options.local_devices);
     Job job{options, text, ranks, fault, rendezvous};
     std::optional<KeptRun> kept;
     if (options.keep != Keep::No) {
-      open_kept<typename Backend::Client>(kept.emplace(job, print), job);
+      open_kept<Client>(kept.emplace(job, print), job, processes);
       continues = continues || kept->is_used();
     }
     require_new_run(options, continues);
     std::optional<Checkpoint> checkpoint;
     if (continues && !job.kept_step && !options.checkpoints.empty())
-      checkpoint = newest_checkpoint(options.checkpoints, print);
+      checkpoint = common_checkpoint<Client>(options, print, processes);
     if (checkpoint) job.start = &*checkpoint;
-    if (continues) std::printf("continues after step %zu\n", job.first_step() - 1);
+    if (continues && processes.is_first()) std::printf("continues after step %zu\n", job.first_step() - 1);
     std::optional<CheckpointWriter> writer;
-    if (!options.checkpoints.empty()) job.writer = &writer.emplace(options.checkpoints, print, parts);
+    if (const CheckpointRanks written = written_ranks(job); !options.checkpoints.empty() && written.count != 0)
+      job.writer = &writer.emplace(options.checkpoints, print, written);
     Attempt<Backend> attempt(job);
     const bool completed = attempt.run();
     if (writer) {
@@ -201,27 +263,35 @@ Outcome run_on(const Options& options, const Text& text, std::uint64_t text_chec
       outcome.checkpoints_failed += writer->not_written() + (completed ? writer->not_downloaded() : 0);
     }
     if (completed) {
-      collect(outcome, attempt.results());
+      collect<Client>(outcome, attempt.results(), processes);
       return outcome;
     }
-    print_failures(attempt.errors());
+    print_failures(attempt.errors(), job.first_rank());
+    if (processes.count() > 1) {
+      const auto& errors = attempt.errors();
+      processes.abort<Client>(*std::ranges::find_if(errors, [](const auto& error) { return error != nullptr; }));
+      outcome.needs_new_world = options.restarts != 0 && std::ranges::none_of(errors, is_unsupported);
+      return outcome;
+    }
     if (outcome.restarts == options.restarts || !can_continue(options)) return outcome;
     ++outcome.restarts;
     fault.next_attempt();
     continues = true;
     if (kept) close(ranks);
     kept.reset();
-    reopen<typename Backend::Client>(options, ranks);
+    reopen<Client>(options, ranks);
   }
 }
 
 }  // namespace
 
-Outcome run_training(const Options& options, const Text& text, std::uint64_t text_checksum) {
+Outcome run_training(const Options& options, const Text& text, std::uint64_t text_checksum,
+                     const Processes& processes) {
+  const std::string print = fingerprint(options, text_checksum);
 #ifdef TRAIN_CUDA
-  if (options.device_type == cuda_type) return run_on<CudaBackend>(options, text, text_checksum);
+  if (options.device_type == cuda_type) return run_on<CudaBackend>(options, text, print, processes);
 #endif
-  return run_on<HostBackend>(options, text, text_checksum);
+  return run_on<HostBackend>(options, text, print, processes);
 }
 
 }  // namespace train
