@@ -32,7 +32,7 @@ void require_refused(const Refused& refused, ExitCode code) {
 
 TEST_CASE("A bad argument ends with code 2 and one line that says which and what was expected") {
   const std::vector<Refused> cases{
-      {{}, "cox: a subcommand is needed: bench, config, devices, doctor, run, stress or trace; see cox --help"},
+      {{}, "cox: a subcommand is needed: bench, config, devices, doctor, run, stress, trace or world; see cox --help"},
       {{"strees"}, "strees"},
       {{"stress", "--speed", "3"}, "--speed"},
       {{"stress", "--clients", "0"}, "--clients: '0' is not a whole number from 1 to 1024"},

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -29,11 +30,15 @@ void wait_for(pid_t process) {
 }
 
 struct Run {
-  explicit Run(const WorldGrace& grace = {}) : world("train", grace, err) {}
+  explicit Run(const WorldGrace& grace = {}, cox::tools::WorldSuccessors successors = {})
+      : world("train", grace, err, std::move(successors)) {}
 
+  static std::unique_ptr<ChildProcess> start(const std::string& script) {
+    return std::make_unique<ChildProcess>(std::vector<std::string>{"/bin/sh", "-c", script},
+                                          cox::tools::EnvironmentChanges{});
+  }
   pid_t add(const std::string& script) {
-    auto child = std::make_unique<ChildProcess>(std::vector<std::string>{"/bin/sh", "-c", script},
-                                                cox::tools::EnvironmentChanges{});
+    auto child = start(script);
     const pid_t id = child->id();
     world.add(std::move(child), "/nowhere");
     return id;
@@ -133,4 +138,42 @@ TEST_CASE("Processes that outlive the grace are sent SIGTERM, then SIGKILL") {
   CHECK_FALSE(run.world.tend());
   CHECK(run.world.failure()->process == 0);
   CHECK_THAT(run.err.str(), ContainsSubstring(name + "was ended by signal 9 (Killed)\n"));
+}
+
+TEST_CASE("A process that gets a successor is no failure, and the others run on") {
+  std::size_t failures = 0;
+  Run run({}, {.delay = [&](std::size_t process, const ProgramEnd& end) -> std::optional<std::chrono::nanoseconds> {
+                 CHECK(process == 1);
+                 CHECK(end.exit_code() == 86);
+                 return ++failures == 1 ? std::optional(std::chrono::nanoseconds(0)) : std::nullopt;
+               },
+               .start = [](std::size_t) { return Run::start("exit 86"); }});
+  run.add("trap 'exit 0' TERM; while :; do :; done");
+  const pid_t first = run.add_ended("exit 86");
+  CHECK(run.world.tend());
+  CHECK_FALSE(run.world.failure());
+  CHECK_THAT(run.err.str(), ContainsSubstring("ended with code 86; its successor starts in 0s"));
+  const pid_t second = run.world.ids()[1];
+  CHECK(second != first);
+  // The successor gets none, and counts.
+  wait_for(second);
+  CHECK(run.world.tend());
+  REQUIRE(run.world.failure());
+  CHECK(run.world.failure()->process == 1);
+}
+
+TEST_CASE("A process that waits for its start when all others have ended has failed") {
+  Run run({}, {.delay = [](std::size_t, const ProgramEnd&) { return std::optional(std::chrono::hours(1)); },
+               .start = [](std::size_t) -> std::unique_ptr<ChildProcess> {
+                 FAIL("it is started");
+                 return nullptr;
+               }});
+  const pid_t other = run.add("trap 'exit 0' TERM; while :; do :; done");
+  run.add_ended("exit 86");
+  CHECK(run.world.tend());
+  CHECK(run.world.due());
+  kill(other, SIGTERM);
+  wait_for(other);
+  CHECK_FALSE(run.world.tend());
+  REQUIRE(run.world.failure());
 }

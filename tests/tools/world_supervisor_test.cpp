@@ -242,6 +242,9 @@ TEST_CASE("A supervisor reports the processes of its world, and starts them all 
   CHECK_THAT(status.out,
              ContainsSubstring("program: /bin/sh, 2 processes (" + id("0") + ", " + id("1") + "), run for") &&
                  ContainsSubstring("restarts: 0\n") && ContainsSubstring("kept memory: none\n"));
+  const Command world = Command::run({"world", supervisor});
+  CHECK_THAT(world.out, ContainsSubstring("a world of 2 processes, of which 0 have joined\n") &&
+                            ContainsSubstring("process 1: has not joined\n"));
   const Command reload = query("--reload");
   CHECK_THAT(reload.out,
              ContainsSubstring("all processes have been sent SIGTERM; they are started again when all have"));
@@ -287,4 +290,35 @@ TEST_CASE("When a process of a world is killed, the others are notified and end,
   }
   CHECK_THAT(command.err, ContainsSubstring("process 1 was ended by signal 9 (Killed); restart 1 of all processes"));
   CHECK_THAT(command.err, !ContainsSubstring("SIGTERM"));
+}
+
+TEST_CASE("With --successors a process that fails is started again alone") {
+  const ScratchFolder folder;
+  const Variable out("OUT", folder.path());
+  // Process 0 waits until the second start of process 1, whose files are in the folder of its restart.
+  const Command command = run_script(2,
+                                     "[ $P = 1 ] && { [ $COX_WORLD_RESTART = 0 ] && exit 86; exit 0; }; "
+                                     "while ! [ -e $OUT/1/pid1 ]; do :; done",
+                                     {"--successors"});
+  CAPTURE(command.err);
+  CHECK(code_of(command) == 0);
+  CHECK_THAT(command.err, ContainsSubstring("process 1 (pid ") && ContainsSubstring("its successor starts in 1ms"));
+  CHECK(folder.text("1/pid0").empty());
+}
+
+TEST_CASE("A process is started again alone as often as the limit allows, and its last failure ends the world") {
+  const ScratchFolder folder;
+  const Variable out("OUT", folder.path());
+  const Command command = run_script(2, "[ $P = 1 ] && exit 86; trap 'exit 0' TERM; while :; do :; done",
+                                     {"--successors", "--restarts", "2", "--grace", "1ms"});
+  CAPTURE(command.err);
+  CHECK(code_of(command) == 86);
+  CHECK_FALSE(folder.text("2/pid1").empty());
+  CHECK(folder.text("3/pid1").empty());
+}
+
+TEST_CASE("Successors need several processes, and hold no kept memory") {
+  CHECK_THAT(Command::run({"run", "--successors", "--", "true"}).err, ContainsSubstring("--processes 2 or more"));
+  CHECK_THAT(run_world(2, {"--successors", "--kept-limit", "1GiB"}, {"true"}).err,
+             ContainsSubstring("no kept memory is held with --successors"));
 }

@@ -14,6 +14,7 @@
 #include <coxswain/tools/cox/stress_command.hpp>
 #include <coxswain/tools/cox/trace_command.hpp>
 #include <coxswain/tools/cox/version.hpp>
+#include <coxswain/tools/cox/world_command.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -132,6 +133,7 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
   DoctorCommand doctor(app);
   StressCommand stress(app);
   TraceCommand trace(app);
+  WorldCommand world(app);
   RunCommand run(app);
   const auto done = [&](ExitCode code) { return delivered(code, spoken_name(app), out, err); };
   const auto complain = [&](const std::string& what, ExitCode code) {
@@ -142,13 +144,14 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
     const auto mark = std::ranges::find(arguments, "--");
     app.parse(reversed(arguments.begin(), mark));
     if (app.get_subcommands().empty())
-      throw ArgumentError("a subcommand is needed: bench, config, devices, doctor, run, stress or trace; see cox --help");
+      throw ArgumentError(
+          "a subcommand is needed: bench, config, devices, doctor, run, stress, trace or world; see cox --help");
     // The settings are for the program that `cox run` starts. They are not applied to this process.
     if (run.chosen()) return run.run({mark == arguments.end() ? mark : mark + 1, arguments.end()}, out, err);
     if (mark != arguments.end()) throw ArgumentError("only cox run takes '--' and a program");
     // Read the settings first, so that every command reports invalid settings in the same way. Commands that only show
     // information write no log and no trace.
-    const bool only_shows = config.chosen() || devices.chosen() || doctor.chosen() || trace.chosen();
+    const bool only_shows = config.chosen() || devices.chosen() || doctor.chosen() || trace.chosen() || world.chosen();
     static_cast<void>(settings());
     const WithoutFiles without_files(only_shows && !config.chosen());
     if (!only_shows) apply_settings();
@@ -156,6 +159,7 @@ ExitCode run(const std::vector<std::string>& arguments, std::ostream& out, std::
     if (config.chosen()) return done(config.run(out, err));
     if (devices.chosen()) return done(devices.run(out, err));
     if (doctor.chosen()) return done(doctor.run(out, err));
+    if (world.chosen()) return done(world.run(out, err));
     if (trace.chosen()) return done(trace.run(out, err));
     return done(stress.run(out, err));
   } catch (const CLI::Success& request) {  // --help, --version

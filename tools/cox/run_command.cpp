@@ -2,8 +2,8 @@
 
 #include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
+#include <coxswain/tools/cox/query_supervisor.hpp>
 #include <coxswain/tools/cox/settings.hpp>
-#include <coxswain/tools/cox/supervisor/control_socket.hpp>
 #include <coxswain/tools/cox/supervisor/exclusive_devices.hpp>
 #include <coxswain/tools/cox/supervisor/supervisor.hpp>
 #include <coxswain/tools/cox/supervisor/world_supervisor.hpp>
@@ -41,6 +41,9 @@ RunCommand::RunCommand(CLI::App& app)
                   "Run this many processes of the program on this host as one world, and restart them together; not "
                   "with --standby")
       ->capture_default_str();
+  command_.add_flag("--successors", successors_,
+                    "With --processes: start a process that has failed again alone, while the others run; the program "
+                    "must wait for it (World::wait_for_successors)");
   command_
       .add_option("--grace", grace_,
                   "With --processes: when a process has failed, how long the others may take to end before they are "
@@ -71,36 +74,19 @@ RunCommand::RunCommand(CLI::App& app)
 
 bool RunCommand::chosen() const { return command_.parsed(); }
 
-ExitCode RunCommand::query(std::string_view request, const std::string& process, std::ostream& out,
-                           std::ostream& err) const {
-  auto id = static_cast<pid_t>(parse_count("the process ID", process, 0, std::numeric_limits<pid_t>::max()));
-  try {
-    if (id == 0) {
-      const std::vector<pid_t> found = ControlSocket::supervisors();
-      if (found.size() != 1) {
-        err << "cox run: " << (found.empty() ? "none runs" : "several run; give the ID of one:");
-        for (const pid_t each : found) err << " " << each;
-        err << "\n";
-        return ExitCode::Violation;
-      }
-      id = found.front();
-    }
-    out << ControlSocket::query(id, request);
-    return ExitCode::Ok;
-  } catch (const std::system_error& error) {
-    err << "cox run: " << error.what() << "\n";
-    return ExitCode::Violation;
-  }
-}
-
 ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const {
   const std::uint64_t processes = parse_count("--processes", processes_, 1, max_processes);
   if (processes > 1 && standby_)
     throw ArgumentError("--standby is for one process: not together with --processes " + processes_ +
                         ", since its processes would need a world of their own before the other one has ended");
+  if (processes == 1 && successors_) throw ArgumentError("--successors is for --processes 2 or more");
+  if (successors_ && command_.count("--kept-limit") != 0)
+    throw ArgumentError("--kept-limit: no kept memory is held with --successors");
   if (processes == 1 && command_.count("--grace") != 0) throw ArgumentError("--grace is for --processes 2 or more");
-  if (command_.count("--status") != 0) return query(Supervisor::status_request, status_, out, err);
-  if (command_.count("--reload") != 0) return query(Supervisor::reload_request, reload_, out, err);
+  if (command_.count("--status") != 0)
+    return query_supervisor("cox run", Supervisor::status_request, status_, out, err);
+  if (command_.count("--reload") != 0)
+    return query_supervisor("cox run", Supervisor::reload_request, reload_, out, err);
   SupervisorOptions options;
   RestartLimits& limits = options.limits;
   limits.restarts = parse_count("--restarts", restarts_, 0, max_restarts);
@@ -120,6 +106,7 @@ ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, st
                                                     .limits = limits,
                                                     .causes = options.causes,
                                                     .grace = grace,
+                                                    .successors = successors_,
                                                     .kept_limit = options.kept_limit},
                                                    err)
                                        .run());

@@ -29,9 +29,6 @@ class RunCommand {
   [[nodiscard]] ExitCode run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const;
 
  private:
-  [[nodiscard]] ExitCode query(std::string_view request, const std::string& process, std::ostream& out,
-                               std::ostream& err) const;
-
   CLI::App& command_;
   std::string restarts_ = "10";
   std::string within_ = "1h";
@@ -42,6 +39,7 @@ class RunCommand {
   std::string grace_ = "10s";
   std::string kept_limit_ = "1048576GiB";
   bool standby_ = false;
+  bool successors_ = false;
   std::string status_;  // process ids; "0": the only one
   std::string reload_;
 };

@@ -6,6 +6,7 @@
 #include <coxswain/tools/cox/supervisor/descendants.hpp>
 #include <coxswain/tools/cox/supervisor/fault_summary.hpp>
 #include <coxswain/tools/cox/supervisor/wait_readable.hpp>
+#include <coxswain/tools/cox/supervisor/world_supervisor.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -167,6 +168,7 @@ void Supervisor::answer_requests(ChildProcess* child) {
   if (!control_) return;
   control_->answer([&](std::string_view request) -> std::string {
     if (request == status_request) return status(child);
+    if (request == WorldSupervisor::world_request) return "one process, which is no world\n";
     if (request != reload_request) return "unknown request\n";
     return reload(child);
   });

@@ -35,7 +35,12 @@ bool WorldRun::tend() {
     Member& member = members_[process];
     if (member.end) continue;
     member.end = member.child->end();
-    if (member.end && member.end->exit_code() != 0) failed.push_back(process);
+    if (member.end && member.end->exit_code() != 0 && !gets_successor(process)) failed.push_back(process);
+  }
+  if (failed.empty() && !start_successors()) {
+    // A process alone is no world: those that wait for their start are taken for failed.
+    for (std::size_t process = 0; process < members_.size(); ++process)
+      if (members_[process].starts_again) failed.push_back(process);
   }
   if (!failure_ && !failed.empty()) {
     for (const std::size_t process : failed) members_[process].ended_with_first = true;
@@ -47,7 +52,46 @@ bool WorldRun::tend() {
   return true;
 }
 
+bool WorldRun::gets_successor(std::size_t process) {
+  Member& member = members_[process];
+  if (!successors_.delay || end_expected_ || state_ != State::Runs) return false;
+  const auto delay = successors_.delay(process, *member.end);
+  if (!delay) return false;
+  member.starts_again = Clock::now() + *delay;
+  const auto cause = fault_summary(member.report);
+  err_ << "cox run: " << name_of(process) << " " << member.end->to_string() << (cause ? ": " + *cause : "")
+       << "; its successor starts in " << format_duration(*delay) << "\n"
+       << std::flush;
+  return true;
+}
+
+// Returns false if only successors are left, which have not been started yet.
+bool WorldRun::start_successors() {
+  const bool waits =
+      std::ranges::any_of(members_, [](const Member& member) { return member.starts_again.has_value(); });
+  if (!waits) return true;
+  if (std::ranges::none_of(members_, [](const Member& member) { return !member.end; })) return false;
+  for (std::size_t process = 0; process < members_.size(); ++process) {
+    Member& member = members_[process];
+    if (!member.starts_again || Clock::now() < *member.starts_again) continue;
+    std::error_code ignored;
+    std::filesystem::remove(member.report, ignored);  // of its predecessor
+    member.child = successors_.start(process);
+    member.starts_again.reset();
+    member.end.reset();
+  }
+  return true;
+}
+
+std::optional<WorldRun::Clock::time_point> WorldRun::due() const noexcept {
+  std::optional<Clock::time_point> first = due_;
+  for (const Member& member : members_)
+    if (member.starts_again && (!first || *member.starts_again < *first)) first = member.starts_again;
+  return first;
+}
+
 void WorldRun::begin_grace() {
+  for (Member& member : members_) member.starts_again.reset();
   for (Member& member : members_)
     if (!member.end && is_ending(member.child->id())) member.ended_with_first = true;
   state_ = State::InGrace;
@@ -94,7 +138,7 @@ std::vector<pid_t> WorldRun::ids() const {
 }
 
 bool WorldRun::runs() const noexcept {
-  return std::ranges::any_of(members_, [](const Member& member) { return !member.end; });
+  return std::ranges::any_of(members_, [](const Member& member) { return !member.end || member.starts_again; });
 }
 
 std::string WorldRun::name_of(std::size_t process) const {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -22,10 +23,20 @@ struct WorldGrace {
   std::chrono::nanoseconds before_kill{std::chrono::seconds(5)};        ///< from SIGTERM to SIGKILL
 };
 
+/// How processes of a world are started again alone.
+struct WorldSuccessors {
+  /// Whether a process that has ended so gets a successor, and after how long. Called once for each failure.
+  std::function<std::optional<std::chrono::nanoseconds>(std::size_t process, const ProgramEnd& end)> delay;
+  /// Starts the successor. Throws std::system_error.
+  std::function<std::unique_ptr<ChildProcess>(std::size_t process)> start;
+};
+
 /// The processes of one run of a world (cox run --processes). The end of a process with an exit code other than 0, or
 /// by a signal, is a failure. The first one limits the time of the others:
 ///
 ///     runs --(failure)--> in grace --(before_terminate)--> SIGTERM sent --(before_kill)--> SIGKILL sent
+///
+/// With WorldSuccessors a process that has failed is started again instead, while the others run.
 ///
 /// The destructor kills the processes that still run. One thread.
 class WorldRun {
@@ -40,16 +51,17 @@ class WorldRun {
   };
 
   /// `program`: its name in reports on `err`, which must outlive this object.
-  WorldRun(std::string program, const WorldGrace& grace, std::ostream& err)
-      : program_(std::move(program)), grace_(grace), err_(err) {}
+  WorldRun(std::string program, const WorldGrace& grace, std::ostream& err, WorldSuccessors successors = {})
+      : program_(std::move(program)), grace_(grace), err_(err), successors_(std::move(successors)) {}
 
   /// Adds the process of the next number. `report`: the file for the report of its GPU fault.
   void add(std::unique_ptr<ChildProcess> child, std::filesystem::path report);
-  /// Finds the processes that have ended, reports each failure, and sends SIGTERM and SIGKILL at their times. Returns
-  /// whether any process still runs. Does not block.
+  /// Finds the processes that have ended, reports each failure, starts successors, and sends SIGTERM and SIGKILL at
+  /// their times. Returns whether any process still runs, or will be started. Does not block. Throws std::system_error
+  /// if a successor cannot be started.
   [[nodiscard]] bool tend();
   /// When tend() is to be called at the latest; std::nullopt: when a process has ended.
-  [[nodiscard]] std::optional<Clock::time_point> due() const noexcept { return due_; }
+  [[nodiscard]] std::optional<Clock::time_point> due() const noexcept;
   /// Sends a signal to all processes that run.
   void send(int signal) noexcept;
   /// The ids of the processes, by number, also of those that have ended.
@@ -71,8 +83,11 @@ class WorldRun {
     std::filesystem::path report;
     std::optional<ProgramEnd> end;  // std::nullopt: it runs
     bool ended_with_first = false;  // at the same time as the first process that failed
+    std::optional<Clock::time_point> starts_again = {};
   };
 
+  [[nodiscard]] bool gets_successor(std::size_t process);
+  [[nodiscard]] bool start_successors();
   void begin_grace();
   void note_failure(std::size_t process);
   void force_end();
@@ -83,6 +98,7 @@ class WorldRun {
   const std::string program_;
   const WorldGrace grace_;
   std::ostream& err_;
+  const WorldSuccessors successors_;
   std::vector<Member> members_;  // by number
   State state_ = State::Runs;
   std::optional<Clock::time_point> due_;

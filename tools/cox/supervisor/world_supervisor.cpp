@@ -16,18 +16,13 @@
 #include <utility>
 
 namespace cox::tools {
-namespace {
-
-std::string token_text() { return detail::to_hexadecimal(detail::random_token()); }
-
-}  // namespace
 
 WorldSupervisor::WorldSupervisor(std::vector<std::string> program, WorldSupervisorOptions options, std::ostream& err)
     : program_(std::move(program)),
       options_(std::move(options)),
       err_(err),
       policy_(options_.limits),
-      name_("cox-run-" + std::to_string(getpid()) + "-" + token_text()),
+      name_("cox-run-" + std::to_string(getpid()) + "-" + detail::to_hexadecimal(detail::random_token())),
       keepers_(folder_.path() / "kept", options_.processes,
                {.bytes = options_.kept_limit, .descriptors = descriptors_.for_kept_memory()}) {
   adopt_orphans();
@@ -85,7 +80,11 @@ std::optional<WorldRun::Failure> WorldSupervisor::run_once() {
   if (restarts_ > 1) std::filesystem::remove_all(folder_of(restarts_ - 2));
   std::filesystem::create_directory(folder_of(restarts_));
   keepers_.begin_run();
-  WorldRun world(program_.front(), options_.grace, err_);
+  token_ = detail::random_token();
+  leader_ = std::make_unique<WorldLeader>(
+      WorldLeaderOptions{.processes = static_cast<std::uint16_t>(options_.processes), .run = name_, .token = token_});
+  started_again_.assign(options_.processes, 0);
+  WorldRun world(program_.front(), options_.grace, err_, options_.successors ? successors() : WorldSuccessors{});
   start_processes(world);
   forward(world, CaughtSignals::From::Anybody);  // signals that arrived before all processes had started
   while (world.tend()) {
@@ -98,34 +97,53 @@ std::optional<WorldRun::Failure> WorldSupervisor::run_once() {
     answer_requests(&world);
   }
   keepers_.serve();
+  leader_.reset();
   last_fault_.reset();
   if (world.failure() && std::filesystem::exists(world.failure()->report)) last_fault_ = world.failure()->report;
   return world.failure();
 }
 
 void WorldSupervisor::start_processes(WorldRun& world) {
+  for (std::size_t process = 0; process < options_.processes; ++process)
+    world.add(start_process(process), report(process));
+}
+
+std::unique_ptr<ChildProcess> WorldSupervisor::start_process(std::size_t process) {
   EnvironmentChanges changes = environment();
-  for (std::size_t process = 0; process < options_.processes; ++process) {
-    changes["COX_FAULT_REPORT"] = report(process);
-    changes["COX_WORLD_PROCESS"] = std::to_string(process);
-    changes["COX_WORLD_LOCAL_PROCESS"] = std::to_string(process);
-    changes[KeeperConnection::variable] = keepers_.path(process);
-    world.add(std::make_unique<ChildProcess>(program_, changes, descriptors_.before()), report(process));
-  }
+  changes["COX_FAULT_REPORT"] = report(process);
+  changes["COX_WORLD_PROCESS"] = std::to_string(process);
+  changes["COX_WORLD_LOCAL_PROCESS"] = std::to_string(process);
+  const std::string restart = std::to_string(restarts_ + started_again_[process]);
+  changes["COX_RESTART"] = restart;
+  changes["COX_WORLD_RESTART"] = restart;
+  changes[KeeperConnection::variable] =
+      options_.successors ? std::nullopt : std::optional<std::string>(keepers_.path(process));
+  return std::make_unique<ChildProcess>(program_, changes, descriptors_.before());
+}
+
+WorldSuccessors WorldSupervisor::successors() {
+  return {.delay = [this](std::size_t, const ProgramEnd& end) -> std::optional<std::chrono::nanoseconds> {
+            const bool is_cause = options_.causes.contain(end) || end.signal != 0;
+            if (exit_requested_ || reload_requested_ || !is_cause) return std::nullopt;
+            const Clock::time_point now = Clock::now();
+            return policy_.restart(now, now - began_);
+          },
+          .start =
+              [this](std::size_t process) {
+                ++started_again_[process];
+                return start_process(process);
+              }};
 }
 
 EnvironmentChanges WorldSupervisor::environment() const {
   const std::string processes = std::to_string(options_.processes);
-  const std::string run = std::to_string(restarts_);
-  EnvironmentChanges changes{{"COX_RESTART", run},
-                             {"COX_LAST_FAULT", std::nullopt},
+  EnvironmentChanges changes{{"COX_LAST_FAULT", std::nullopt},
                              {Supervisor::standby_variable, std::nullopt},
-                             {"COX_WORLD", "file:" + (folder_of(restarts_) / "store").string()},
+                             {"COX_WORLD", leader_->address()},
                              {"COX_WORLD_PROCESSES", processes},
                              {"COX_WORLD_LOCAL_PROCESSES", processes},
                              {"COX_WORLD_RUN", name_},
-                             {"COX_WORLD_RESTART", run},
-                             {"COX_WORLD_TOKEN", token_text()}};
+                             {"COX_WORLD_TOKEN", detail::to_hexadecimal(token_)}};
   if (last_fault_) changes["COX_LAST_FAULT"] = *last_fault_;
   return changes;
 }
@@ -151,6 +169,7 @@ void WorldSupervisor::answer_requests(WorldRun* world) {
   if (!control_) return;
   control_->answer([&](std::string_view request) -> std::string {
     if (request == Supervisor::status_request) return status(world);
+    if (request == world_request) return leader_ ? leader_->describe() : "the processes wait for their restart\n";
     if (request != Supervisor::reload_request) return "unknown request\n";
     return reload(world);
   });

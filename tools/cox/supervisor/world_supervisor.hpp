@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/collectives/store/world_token.hpp>
+#include <coxswain/collectives/world/world_leader.hpp>
 #include <coxswain/tools/cox/supervisor/caught_signals.hpp>
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 #include <coxswain/tools/cox/supervisor/control_socket.hpp>
@@ -16,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -30,6 +33,9 @@ struct WorldSupervisorOptions {
   RestartLimits limits;
   RestartCauses causes;
   WorldGrace grace;
+  /// A process that fails for a restart cause is started again alone, while the others run. Then no kept memory is
+  /// held.
+  bool successors = false;
   std::uint64_t kept_limit = KeeperLimits().bytes;  ///< bytes of kept memory that are held at most, of all processes
 };
 
@@ -42,7 +48,7 @@ struct WorldSupervisorOptions {
 ///       | exit requested                                     v
 ///       +------------------------------------------------> done
 ///
-/// The processes find each other in a folder of the supervisor.
+/// The supervisor leads the world (WorldLeader), so that it outlives each of its processes.
 ///
 /// Keeps the memory of the processes' kept sets from run to run, by their numbers (WorldKeepers). While it holds any, a
 /// signal is a restart cause, too, and all processes that the last run has started are ended before the next one
@@ -53,6 +59,9 @@ class WorldSupervisor {
   /// Reports on `err` which process fails, and why the world is restarted or not. `err` must outlive this object.
   /// Throws std::system_error. Precondition: at least one process, at most 4096.
   WorldSupervisor(std::vector<std::string> program, WorldSupervisorOptions options, std::ostream& err);
+
+  /// The request for WorldLeader::describe(): see ControlSocket.
+  static constexpr std::string_view world_request = "world";
 
   /// Runs the world until it is not restarted. Blocks until then. Returns the exit code for this process: 0 if all
   /// processes of the last run ended with code 0, else that of the first one that failed; 126 or 127 if the program
@@ -66,7 +75,9 @@ class WorldSupervisor {
   [[nodiscard]] ProgramEnd try_run();
   [[nodiscard]] std::optional<WorldRun::Failure> run_once();
   void start_processes(WorldRun& world);
-  // What all processes of the next run have in their environment.
+  [[nodiscard]] WorldSuccessors successors();
+  [[nodiscard]] std::unique_ptr<ChildProcess> start_process(std::size_t process);
+  // What all processes of the run have in their environment.
   [[nodiscard]] EnvironmentChanges environment() const;
   // Readable when there is something to do.
   [[nodiscard]] std::vector<int> descriptors() const;
@@ -81,7 +92,7 @@ class WorldSupervisor {
   // The signal that ended the back-off; nullopt when the delay has elapsed.
   [[nodiscard]] std::optional<int> back_off(std::chrono::nanoseconds delay);
   void report_end(const std::string& what_next);
-  // For the store and the fault reports of a run.
+  // For the fault reports of a run.
   [[nodiscard]] std::filesystem::path folder_of(std::uint64_t run) const;
   [[nodiscard]] std::filesystem::path report(std::size_t process) const;
 
@@ -97,6 +108,9 @@ class WorldSupervisor {
   std::optional<ControlSocket> control_;  // none if it cannot be created
   Clock::time_point began_;               // of the run
   CaughtSignals signals_;
+  std::unique_ptr<WorldLeader> leader_;       // of the run; none between runs
+  detail::WorldToken token_{};                // of the run
+  std::vector<std::uint64_t> started_again_;  // by process, in this run
   std::uint64_t restarts_ = 0;
   std::optional<WorldRun::Failure> failure_;         // of the last run
   std::optional<std::filesystem::path> last_fault_;  // report of the fault that ended the last run
