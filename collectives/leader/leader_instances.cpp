@@ -34,6 +34,7 @@ void Leader::gone(std::uint16_t process, Kind kind, const std::string& text) {
     if (processes_[other].is_present) send(static_cast<std::uint16_t>(other), Gone{process, kind, sentence});
   for (const InstanceId instance : std::exchange(leaving.instances, {}))
     break_instance(instance, {.kind = kind, .process = process, .text = sentence});
+  forget_marks_of(process);
   advance_ready();
 }
 
@@ -47,7 +48,7 @@ Leader::Fault Leader::check_group(std::uint16_t process, const Open& open) const
     if (device.process == 0 || device.process > processes_.size())
       return fmt::format("a group has {}, which is no device of the world", device.to_string());
   const Direction direction = open.direction;
-  if (direction != Direction{}) {
+  if (direction != Direction{} && direction != creation_direction) {
     if (direction.from >= devices.size() || direction.to >= devices.size())
       return fmt::format("a group of {} devices has no ranks {} and {}", devices.size(), direction.from, direction.to);
     const std::uint16_t from = process_of(devices[direction.from]);
@@ -117,7 +118,7 @@ Leader::Fault Leader::bind(std::uint16_t process, const Open& open, InstanceId i
       return std::nullopt;
     }
     std::vector<std::uint16_t> members = group.processes;
-    if (open.direction != Direction{}) {
+    if (open.direction != Direction{} && open.direction != creation_direction) {
       const auto process_of = [&](std::uint16_t rank) {
         return static_cast<std::uint16_t>(group.devices[rank].process - 1);
       };

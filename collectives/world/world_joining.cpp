@@ -1,3 +1,4 @@
+#include <coxswain/collectives/nccl/device_versions.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
 #include <coxswain/collectives/world/world_session.hpp>
 
@@ -87,6 +88,7 @@ ProcessFacts WorldSession::own_facts() const {
   facts.host = options_.place.host;
   facts.pid = static_cast<std::uint64_t>(::getpid());
   facts.restart = options_.place.restart;
+  facts.versions = options_.versions;
   error_code ignored;
   const auto endpoint = data_acceptor_.local_endpoint(ignored);
   facts.data_address = endpoint.address().to_string();
@@ -287,6 +289,11 @@ std::string WorldSession::objection_to(const Hello& hello) const {
     return fmt::format("process {} has joined already: {}, pid {}", hello.process, facts_[hello.process].host,
                        facts_[hello.process].pid);
   if (hello.facts.host.empty()) return "it has no host name";
+  if (const auto other = std::ranges::find_if(
+          facts_, [&](const ProcessFacts& facts) { return differ_in_nccl(facts.versions, hello.facts.versions); });
+      other != facts_.end())
+    return fmt::format("it uses {}, but process {} uses {}: NCCL must have one version in all processes",
+                       hello.facts.versions, other - facts_.begin(), other->versions);
   return {};
 }
 

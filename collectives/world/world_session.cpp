@@ -1,5 +1,7 @@
 #include <coxswain/collectives/world/world_session.hpp>
 
+#include <coxswain/collectives/nccl/nccl_communicator.hpp>
+#include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/world_process.hpp>
@@ -40,6 +42,7 @@ WorldSession::WorldSession(SessionOptions options, Sequencer& sequencer)
       exchange_(
           options_.place.processes, [this](std::uint16_t process) { return name_of_process(process); },
           [this](std::uint16_t process, const std::string& why) { data_link_ended(process, why); }),
+      marks_([this](Message message) { send_to_leader(std::move(message)); }),
       max_ahead_(options_.max_ahead),
       is_silent_(options_.place.processes),
       is_gone_(options_.place.processes),
@@ -104,12 +107,18 @@ void WorldSession::lose_process(std::uint16_t process, Kind kind, const std::str
   cox::log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] { return whole; });
   leader_->gone(process, kind, text);
   send_outgoing();
+  lose_device_work(process, kind, whole);
   lose_data(process, kind, whole);
   {
     const std::lock_guard lock(mutex_);
     --present_;
   }
   changed_.notify_all();
+}
+
+// NCCL does not notice that a process is gone: its kernels would wait for that process.
+void WorldSession::lose_device_work(std::uint16_t process, Kind kind, const std::string& text) {
+  NcclCommunicator::lose_process(process, collective_error(kind, text));
 }
 
 // What a process has sent before it ended may still arrive: its connection ends after that. So this waits for it,
@@ -150,8 +159,10 @@ void WorldSession::handle(Message message) {
   if (const auto* const gone = std::get_if<Gone>(&message)) {
     if (own_ == 0 || gone->process >= is_gone_.size()) return;
     is_gone_[gone->process] = true;
+    lose_device_work(gone->process, gone->kind, gone->text);
     return lose_data(gone->process, gone->kind, gone->text);
   }
+  if (marks_.handle(message)) return;
   if (!follower_.handle(message))
     lose_world("the leader has released an operation that this process has not submitted");
 }
@@ -187,6 +198,7 @@ void WorldSession::send_heartbeats() {
       lose_world(fmt::format("{}, which leads the world, has been silent for {:.1f} s (setting world.silence)",
                              name_of_process(0), seconds(now - to_leader_->last_heard())));
   }
+  DeadlineWatch<NcclCommunicator>::of_process().for_each([](NcclCommunicator& nccl) { nccl.poll(); });
   sequencer_.report_completed();
   heartbeat_timer_.expires_after(options_.heartbeat);
   heartbeat_timer_.async_wait([this](const error_code& failed) {
@@ -220,8 +232,19 @@ void WorldSession::lose_world(const std::string& why) noexcept {
   const std::exception_ptr lost = collective_error(Kind::WorldGone, why);
   sequencer_.lose_world(lost);
   exchange_.lose_all(lost);
+  lose_device_world(lost, false);
   close_links();
   changed_.notify_all();
+}
+
+// `only_busy`: the process leaves in good order, so that communicators without operations in flight are destroyed later
+// with their devices, as NCCL prefers.
+void WorldSession::lose_device_world(const std::exception_ptr& why, bool only_busy) noexcept {
+  try {
+    NcclCommunicator::lose_world(why, only_busy);
+  } catch (...) {  // no memory: they are overdue after collectives.timeout
+  }
+  if (!only_busy) marks_.lose_all();
 }
 
 void WorldSession::close_links() noexcept {
@@ -236,7 +259,9 @@ void WorldSession::leave(Time deadline) noexcept {
     if (std::exchange(is_left_, true)) return;
   }
   if (thread_.joinable()) {
-    sequencer_.lose_world(collective_error(Kind::WorldGone, "this process has left its world"));
+    const std::exception_ptr left = collective_error(Kind::WorldGone, "this process has left its world");
+    sequencer_.lose_world(left);
+    lose_device_world(left, true);
     send_to_leader(Bye{.text = ""});
     std::unique_lock lock(mutex_);
     // Process 0 waits for the others; they wait until the leader has heard that they leave.
@@ -246,6 +271,7 @@ void WorldSession::leave(Time deadline) noexcept {
     thread_.join();
   }
   exchange_.lose_all(collective_error(Kind::WorldGone, "this process has left its world"));
+  marks_.lose_all();
   close_links();
 }
 

@@ -7,6 +7,7 @@
 #include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/collectives/world/control_link.hpp>
 #include <coxswain/collectives/world/data_exchange.hpp>
+#include <coxswain/collectives/world/mark_exchange.hpp>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -30,6 +31,7 @@ namespace cox::detail::world {
 struct SessionOptions {
   WorldPlace place{};
   std::vector<DeviceId> devices{};  ///< of this process, by their names in it
+  std::string versions{};           ///< ProcessFacts::versions
   std::size_t max_ahead = 1024;     ///< of process 0 counts: see LeaderOptions
   std::chrono::nanoseconds heartbeat{std::chrono::seconds(1)};
   std::chrono::nanoseconds silence{std::chrono::seconds(30)};
@@ -52,6 +54,7 @@ class WorldSession {
   void leave(Time deadline) noexcept;
 
   [[nodiscard]] DataExchange& exchange() noexcept { return exchange_; }
+  [[nodiscard]] MarkExchange& marks() noexcept { return marks_; }
   /// By number. Constant once join() has returned.
   [[nodiscard]] const std::vector<ProcessFacts>& processes() const noexcept { return facts_; }
 
@@ -79,12 +82,14 @@ class WorldSession {
   void handle_as_leader(std::uint16_t process, Message message);
   void lose_process(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
   void lose_data(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
+  void lose_device_work(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
   void send_outgoing();
   void handle(Message message);
   void send_heartbeats();
   [[nodiscard]] bool check_silence(std::uint16_t process, const ControlLink& link, bool is_awaited, Time now);
   void data_link_ended(std::uint16_t process, const std::string& why);
   void lose_world(const std::string& why) noexcept;
+  void lose_device_world(const std::exception_ptr& why, bool only_busy) noexcept;
   [[nodiscard]] bool is_lost();
   void close_links() noexcept;
   void drain_own();
@@ -111,6 +116,7 @@ class WorldSession {
   std::set<Link> unidentified_;  // connections without a Hello so far
   std::optional<Leader> leader_;
   DataExchange exchange_;
+  MarkExchange marks_;
   std::string refused_;  // why the leader has refused this process, or why it cannot be reached
   bool is_welcome_ = false;
   std::size_t max_ahead_;            // of process 0
