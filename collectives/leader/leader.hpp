@@ -78,7 +78,7 @@ class Leader {
   /// A process that is gone has a successor. Not called yet: a process cannot join a running world. Sends it a Broken
   /// for each group with it that has a broken instance, and to the others a Joined. Precondition: the process is gone.
   void joined(std::uint16_t process, ProcessFacts facts);
-  /// The process has ended, or is silent. Sends to the others a Gone, and breaks all instances with the process, with
+  /// The process has ended, or is silent. Breaks all instances with the process, and sends to the others a Gone, with
   /// this kind: ProcessGone or ProcessSilent. Messages of the process are ignored from now on. Idempotent.
   void gone(std::uint16_t process, Kind kind, const std::string& text);
   /// A message of a process. If it returns a fault, the message is not in order: the caller must end the link and call

@@ -30,10 +30,11 @@ void Leader::gone(std::uint16_t process, Kind kind, const std::string& text) {
   leaving.bindings.clear();
   std::string sentence = name(process) + " is gone: " + text;
   cut(sentence, max_text);
-  for (std::size_t other = 0; other < processes_.size(); ++other)
-    if (processes_[other].is_present) send(static_cast<std::uint16_t>(other), Gone{process, kind, sentence});
+  // Before the Gone: with that, processes abort what they have launched, and report this as the cause.
   for (const InstanceId instance : std::exchange(leaving.instances, {}))
     break_instance(instance, {.kind = kind, .process = process, .text = sentence});
+  for (std::size_t other = 0; other < processes_.size(); ++other)
+    if (processes_[other].is_present) send(static_cast<std::uint16_t>(other), Gone{process, kind, sentence});
   forget_marks_of(process);
   advance_ready();
 }

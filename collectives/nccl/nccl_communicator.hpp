@@ -203,7 +203,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// this process, and those that it had to notify in turn, have marked it, too.
   static void receive_mark(const SharedSequence& sequence, std::uint64_t operation, const std::exception_ptr& why,
                            UniqueFunction<void()> noted);
-  /// The process (from 0) is gone: aborts the communicators with its devices.
+  /// The process (from 0) is gone: aborts the communicators with its devices, at the latest 0.1 s later. Operations that
+  /// complete until then have succeeded.
   static void lose_process(std::uint16_t process, const std::exception_ptr& why);
   /// The world is lost, or left: aborts the communicators of several processes. If `only_busy`, those that have
   /// operations in flight, or are being created.
@@ -233,7 +234,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void end_creation() noexcept;
   void leave_creation(const std::exception_ptr& cause) noexcept;
   void give_up(const std::exception_ptr& cause) noexcept;
-  void abort_on_helper_thread(const std::exception_ptr& cause) noexcept;
+  void abort_on_helper_thread(const std::exception_ptr& cause, std::chrono::milliseconds patience) noexcept;
+  void wait_for_completions(std::chrono::milliseconds at_most) noexcept;
   void receive_mark(const std::optional<TransferRanks>& transfer, std::uint64_t operation,
                     const std::exception_ptr& why) noexcept;
   Lane& add_lane(CommunicatorNumber number, std::optional<TransferRanks> transfer, std::vector<Lane::Rank> ranks,

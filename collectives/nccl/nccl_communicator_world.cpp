@@ -22,6 +22,9 @@ using detail::NcclUniqueId;
 
 namespace {
 
+// A process that is gone may have completed its part of operations that are still in flight here.
+constexpr std::chrono::milliseconds last_completions_after{100};
+
 /// The objects of find_or_create().
 struct Registry {
   std::mutex mutex;
@@ -207,9 +210,26 @@ void NcclCommunicator::abort_in_time() noexcept {
   aborting.join();
 }
 
-void NcclCommunicator::abort_on_helper_thread(const std::exception_ptr& cause) noexcept {
+// Operations in flight get so much time to complete. DeviceEvents have no notification that ends with a deadline, so they
+// are polled.
+void NcclCommunicator::wait_for_completions(std::chrono::milliseconds at_most) noexcept {
+  const Time deadline = std::chrono::steady_clock::now() + at_most;
+  for (;;) {
+    poll();
+    std::unique_lock lock(mutex_);
+    const Time now = std::chrono::steady_clock::now();
+    if (aborted_ || !is_in_flight() || now >= deadline) return;
+    changed_.wait_until(lock, std::min(deadline, now + std::chrono::milliseconds(1)));
+  }
+}
+
+void NcclCommunicator::abort_on_helper_thread(const std::exception_ptr& cause,
+                                              std::chrono::milliseconds patience) noexcept {
   try {
-    run_on_helper_thread("cox-nccl-lose", [this, cause] { abort(cause); });
+    run_on_helper_thread("cox-nccl-lose", [this, cause, patience] {
+      wait_for_completions(patience);
+      abort(cause);
+    });
   } catch (...) {  // no thread
     abort(cause);
   }
@@ -294,13 +314,13 @@ void NcclCommunicator::lose_process(std::uint16_t process, const std::exception_
   Registry::of_process().for_each([&](NcclCommunicator& each) {
     const auto belongs = [process](DeviceId device) { return device.process == process + 1; };
     if (each.devices_.world && std::ranges::any_of(each.devices_.devices.devices(), belongs))
-      each.abort_on_helper_thread(why);
+      each.abort_on_helper_thread(why, last_completions_after);
   });
 }
 
 void NcclCommunicator::lose_world(const std::exception_ptr& why, bool only_busy) {
   Registry::of_process().for_each([&](NcclCommunicator& each) {
-    if (each.devices_.world && (!only_busy || each.is_busy())) each.abort_on_helper_thread(why);
+    if (each.devices_.world && (!only_busy || each.is_busy())) each.abort_on_helper_thread(why, {});
   });
 }
 

@@ -61,7 +61,7 @@ void MarkScope::send_mark(const SharedSequence& sequence, std::uint64_t operatio
     count->left.fetch_add(1, std::memory_order_relaxed);
     exchange->mark(sequence, operation, why, std::move(noted));
   } catch (const std::bad_alloc&) {  // the mark cannot be counted
-    exchange->mark(sequence, operation, why, nullptr);
+    exchange->mark(sequence, operation, why, UniqueFunction<void()>());
   }
 }
 

@@ -88,7 +88,8 @@ void MarkExchange::lose_all() noexcept {
     is_lost_ = true;
     pending.swap(pending_);
   }
-  for (auto& [id, noted] : pending) noted();
+  for (auto& [id, noted] : pending)
+    if (noted) noted();
 }
 
 }  // namespace cox::detail::world
