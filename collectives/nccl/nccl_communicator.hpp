@@ -68,7 +68,7 @@ struct NcclDevices {
   std::function<bool()> is_lost;
   /// Called for completed operations of all ranks.
   detail::InFlightOperations::CompletedCallback on_completed;
-  std::optional<NcclWorldPart> world;  ///< Nothing if all devices belong to this process.
+  std::optional<NcclWorldPart> world = {};  ///< Nothing if all devices belong to this process.
 };
 
 /// NCCL's communicators of the ranks of a communicator that belong to this process: they are created, aborted and
