@@ -40,8 +40,8 @@ class Communicator {
   /// CommunicationId of the two devices. Throws CollectiveError Validation (not a device of the communicator), Aborted
   /// (closed).
   [[nodiscard]] CommunicatorNumber transfers(DeviceId from, DeviceId to);
-  /// The sequence of the creation of NCCL's communicators: see Sequencer::open_creation. The first call opens it. Throws
-  /// CollectiveError Aborted (closed).
+  /// The sequence of the creation of NCCL's communicators: see Sequencer::open_creation. The first call opens it.
+  /// Throws CollectiveError Aborted (closed).
   [[nodiscard]] CommunicatorNumber creation();
   /// The sequence that an operation of `device` belongs to, and its devices: all, or the two of a transfer.
   /// ranks_of() throws what transfers() throws.
@@ -96,8 +96,8 @@ class Communicator {
   const CommunicationId devices_;
   const std::chrono::milliseconds timeout_;
   const OperationSequence all_;
-  std::mutex pairing_;                                // locked before all other locks
-  mutable detail::AdaptiveMutex mutex_;               // not held while the sequencer is called: it may call launches
+  std::mutex pairing_;                   // locked before all other locks
+  mutable detail::AdaptiveMutex mutex_;  // not held while the sequencer is called: it may call launches
   // Guarded by mutex_, as all below. That of the creation is the direction from the first device to itself.
   std::map<Direction, OperationSequence> transfers_;
   bool aborted_ = false;

@@ -22,7 +22,8 @@ namespace {
 // The world cannot go on with a process that NCCL holds: see docs/operations.md.
 constexpr int cannot_continue = 87;
 
-/// The creation, as the ranks of this process submit it. The last launch to be released, or refused, reports the result.
+/// The creation, as the ranks of this process submit it. The last launch to be released, or refused, reports the
+/// result.
 class Creation final : public CollectiveLaunch {
  public:
   Creation(std::size_t ranks, UniqueFunction<void(const std::exception_ptr&)> met)
@@ -114,10 +115,8 @@ std::optional<NcclWorldPart> nccl_world_part(
       .end_meeting = [communicator, ranks] { end_meeting(*communicator, ranks); },
       .refuse = [communicator](const std::exception_ptr& why) { refuse(*communicator, why); },
       .mark = std::move(mark),
-      .ended =
-          [communicator](CommunicatorNumber sequence, std::size_t rank, std::uint64_t last) {
-            communicator->sequencer().note_completed(sequence, rank, last);
-          },
+      .ended = [communicator](CommunicatorNumber sequence, std::size_t rank,
+                              std::uint64_t last) { communicator->sequencer().note_completed(sequence, rank, last); },
       .cannot_leave = end_process};
 }
 

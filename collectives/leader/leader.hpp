@@ -49,10 +49,12 @@ struct Outgoing {
 /// - A break ends an instance, for all its member processes: a process breaks or closes it, a process is gone or
 /// absent,
 ///   or an operation is overdue (Timeout). No operation that was released is among those that end.
-/// - The creation of NCCL's communicators is an operation of a sequence of its own. So no process enters NCCL before all
+/// - The creation of NCCL's communicators is an operation of a sequence of its own. So no process enters NCCL before
+/// all
 ///   member processes are ready, and the creation has its turn: each process has launched everything with an earlier
 ///   turn, and nothing with a later one.
-/// - A Share is passed on to the other member processes. So is a Mark; its sender gets a MarkNoted when all of them have
+/// - A Share is passed on to the other member processes. So is a Mark; its sender gets a MarkNoted when all of them
+/// have
 ///   noted it, or are gone.
 /// - An operation is overdue at the deadline of its first Ask. The missing processes are asked what they are doing, and
 ///   the instance breaks when they have answered, or LeaderOptions::answer_time later, unless all have asked by then.

@@ -32,8 +32,7 @@ Leader::Fault Leader::on(std::uint16_t process, Share& message) {
 Leader::Fault Leader::on(std::uint16_t process, Mark& message) {
   std::set<std::uint16_t> others;
   if (Fault fault = find_others(process, message.of, others)) return fault;
-  const auto pending =
-      std::ranges::count_if(marks_, [&](const auto& mark) { return mark.second.origin == process; });
+  const auto pending = std::ranges::count_if(marks_, [&](const auto& mark) { return mark.second.origin == process; });
   if (static_cast<std::size_t>(pending) >= max_marks)
     return fmt::format("it has sent {} marks that are not noted", max_marks);
   const std::uint64_t id = ++last_mark_;

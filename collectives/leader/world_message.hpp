@@ -329,9 +329,9 @@ struct MarkNoted {
   friend bool operator==(const MarkNoted&, const MarkNoted&) = default;
 };
 
-using Message = std::variant<Hello, Rejected, Welcome, Heartbeat, Bye, Open, Ask, Refuse, Break, Progress, Close,
-                             Answer, Release, Refused, Broken, Why, Gone, Joined, DataHello, Inputs, AbortedOperation,
-                             Share, Mark, MarkNoted>;
+using Message =
+    std::variant<Hello, Rejected, Welcome, Heartbeat, Bye, Open, Ask, Refuse, Break, Progress, Close, Answer, Release,
+                 Refused, Broken, Why, Gone, Joined, DataHello, Inputs, AbortedOperation, Share, Mark, MarkNoted>;
 
 /// The message as bytes: one for its type (its place in Message, plus 1), then its members in their order, little
 /// endian, without padding. Texts and lists begin with their length. Throws MalformedMessage if it is larger than its

@@ -31,7 +31,7 @@ class CompletedPrefix {
 
  private:
   std::mutex mutex_;
-  std::uint64_t last_ = 0;        // guarded by mutex_, like ahead_
+  std::uint64_t last_ = 0;         // guarded by mutex_, like ahead_
   std::set<std::uint64_t> ahead_;  // later ones that have ended
 };
 

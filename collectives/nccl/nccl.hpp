@@ -61,8 +61,8 @@ struct Nccl {
   NcclResult (*revoke)(NcclComm, int) = nullptr;  ///< null before 2.28.9
   /// Null before 2.18.
   NcclResult (*split)(NcclComm, int color, int key, NcclComm*, NcclConfig*) = nullptr;
-  int version = 0;                                ///< in NCCL's encoding: 22809 is 2.28.9
-  std::string file;                               ///< path of the library
+  int version = 0;   ///< in NCCL's encoding: 22809 is 2.28.9
+  std::string file;  ///< path of the library
 };
 
 struct FoundNccl {

@@ -530,7 +530,8 @@ bool NcclCommunicator::wait_for_abandoned() noexcept {
   return ended;
 }
 
-// The parent has no operations, and NCCL requires more of those that destroy a non-blocking communicator: it is aborted.
+// The parent has no operations, and NCCL requires more of those that destroy a non-blocking communicator: it is
+// aborted.
 void NcclCommunicator::destroy() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);

@@ -36,7 +36,7 @@ namespace cox {
 struct NcclWorldPart {
   SharedCommunicator communicator;
   CommunicatorNumber number{};  ///< Of the sequence of all ranks.
-  std::vector<int> ranks;  ///< Of this process, in the communicator.
+  std::vector<int> ranks;       ///< Of this process, in the communicator.
   /// Calls `met` when all processes are ready to create the communicators: with null, after which no operation of
   /// several processes is released until end_meeting(); or with the reason why they will not be created. Once, on any
   /// thread. Throws; then `met` is not called.
@@ -94,9 +94,9 @@ struct NcclDevices {
 ///
 /// If the communicator has ranks of other processes, NCCL is entered only when all processes are ready
 /// (NcclWorldPart::meet), and the creation can be cancelled at any time (NcclCreation). A failure that aborts the
-/// communicators is reported to the other processes (NcclExchange), and NCCL is aborted only when all of them have marked
-/// their launches as failed: after an abort, a kernel of NCCL can complete in another process with wrong results. NCCL
-/// does not report that another process is gone; lose_process() must be called.
+/// communicators is reported to the other processes (NcclExchange), and NCCL is aborted only when all of them have
+/// marked their launches as failed: after an abort, a kernel of NCCL can complete in another process with wrong
+/// results. NCCL does not report that another process is gone; lose_process() must be called.
 class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
  public:
   using Time = NcclOperation::Time;
@@ -170,10 +170,10 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
                                 detail::InFlightOperations::CompletedCallback on_completed);
   /// An operation of the rank of the lane has ended without being launched: see NcclWorldPart::ended. Any thread.
   void note_refused(Lane& lane, std::size_t rank, std::uint64_t sequence) noexcept;
-  /// Adds what the rank of the lane has launched, in the sequencer's order: moves the launches, and takes the operations
-  /// out of them. `completed_before`: the rank's launches up to this number on the communicator are known to have completed.
-  /// Throws broken() if the communicator was aborted: then the launches may never complete, and they are not notified.
-  /// Throws std::system_error, std::bad_alloc: then nothing has changed.
+  /// Adds what the rank of the lane has launched, in the sequencer's order: moves the launches, and takes the
+  /// operations out of them. `completed_before`: the rank's launches up to this number on the communicator are known to
+  /// have completed. Throws broken() if the communicator was aborted: then the launches may never complete, and they
+  /// are not notified. Throws std::system_error, std::bad_alloc: then nothing has changed.
   void add(Lane& lane, std::size_t rank, std::span<std::shared_ptr<NcclLaunch>> launches,
            std::uint64_t completed_before);
 
@@ -203,8 +203,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// this process, and those that it had to notify in turn, have marked it, too.
   static void receive_mark(const SharedSequence& sequence, std::uint64_t operation, const std::exception_ptr& why,
                            UniqueFunction<void()> noted);
-  /// The process (from 0) is gone: aborts the communicators with its devices, at the latest 0.1 s later. Operations that
-  /// complete until then have succeeded.
+  /// The process (from 0) is gone: aborts the communicators with its devices, at the latest 0.1 s later. Operations
+  /// that complete until then have succeeded.
   static void lose_process(std::uint16_t process, const std::exception_ptr& why);
   /// The world is lost, or left: aborts the communicators of several processes. If `only_busy`, those that have
   /// operations in flight, or are being created.
@@ -215,7 +215,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   struct Comm {
     std::mutex in_use;  // locked by a launch
     detail::NcclComm native = nullptr;
-    detail::NcclComm parent = nullptr;  // of several processes: see NcclCreation
+    detail::NcclComm parent = nullptr;            // of several processes: see NcclCreation
     std::shared_ptr<NcclDeviceResources> opened;  // with its own count, so that launches of ranks do not share one
   };
 
@@ -261,8 +261,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   [[nodiscard]] std::exception_ptr overdue(const Lane& lane, Time now) const;
   [[nodiscard]] std::exception_ptr failure_in_nccl() noexcept;
 
-  static bool for_one(const SharedCommunicator& communicator,
-                      const std::function<void(NcclCommunicator&)>& visit);
+  static bool for_one(const SharedCommunicator& communicator, const std::function<void(NcclCommunicator&)>& visit);
 
   const NcclDevices devices_;
   const std::chrono::milliseconds timeout_;
@@ -276,11 +275,11 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   bool telling_ = false;  // abort() is notifying the launches
   std::exception_ptr broken_;
   std::atomic<bool> unusable_{false};  // written with mutex_ held: creation failed or aborted; broken_ is set
-  Time creating_since_{};  // since when NCCL creates the communicators; Time::max(): not yet
+  Time creating_since_{};              // since when NCCL creates the communicators; Time::max(): not yet
   std::shared_ptr<detail::NcclCreation> creation_;  // while NCCL creates those of several processes
   std::optional<std::exception_ptr> met_;           // what NcclWorldPart::meet has reported
   std::optional<detail::NcclUniqueId> id_;          // from another process
-  bool is_noted_ = true;     // abort() was noted by the other processes
+  bool is_noted_ = true;                            // abort() was noted by the other processes
   bool has_left_nccl_ = false;
   std::shared_ptr<void> quiesced_;   // while NCCL creates the communicators; released outside the lock
   bool creation_timed_out_ = false;  // NCCL has not returned from the creation in time

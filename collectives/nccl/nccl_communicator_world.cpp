@@ -205,13 +205,13 @@ void NcclCommunicator::abort_in_time() noexcept {
   const bool left = changed_.wait_for(lock, devices_.world->leave_within, [this] { return has_left_nccl_; });
   lock.unlock();
   if (!left)
-    devices_.world->cannot_leave("NCCL does not abort " + devices_.devices.to_string() + ", which was given up: " +
-                                 describe_cause(broken()));
+    devices_.world->cannot_leave("NCCL does not abort " + devices_.devices.to_string() +
+                                 ", which was given up: " + describe_cause(broken()));
   aborting.join();
 }
 
-// Operations in flight get so much time to complete. DeviceEvents have no notification that ends with a deadline, so they
-// are polled.
+// Operations in flight get so much time to complete. DeviceEvents have no notification that ends with a deadline, so
+// they are polled.
 void NcclCommunicator::wait_for_completions(std::chrono::milliseconds at_most) noexcept {
   const Time deadline = std::chrono::steady_clock::now() + at_most;
   for (;;) {

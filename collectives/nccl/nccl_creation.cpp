@@ -100,9 +100,8 @@ void NcclCreation::create(const NcclUniqueId& id) {
 }
 
 void NcclCreation::settle_parents() {
-  wait_until([this] {
-    return std::ranges::all_of(comms_, [this](const Comms& comms) { return has_settled(comms.parent); });
-  });
+  wait_until(
+      [this] { return std::ranges::all_of(comms_, [this](const Comms& comms) { return has_settled(comms.parent); }); });
 }
 
 bool NcclCreation::has_settled(NcclComm comm) const {
@@ -110,8 +109,7 @@ bool NcclCreation::has_settled(NcclComm comm) const {
   const NcclResult asked = nccl().async_error(comm, &result);
   if (asked != NcclResult::Success) result = asked;
   if (result == NcclResult::InProgress) return false;
-  if (result != NcclResult::Success)
-    throw_nccl_error(result, comm, name_.c_str(), std::source_location::current());
+  if (result != NcclResult::Success) throw_nccl_error(result, comm, name_.c_str(), std::source_location::current());
   return true;
 }
 
@@ -129,8 +127,8 @@ void NcclCreation::wait_until(const IsDone& is_done) {
   }
 }
 
-// Revokes under the lock, so that create() does not abort a child meanwhile: its thread may wait in NCCL for a rank that
-// is gone, and leaves it then.
+// Revokes under the lock, so that create() does not abort a child meanwhile: its thread may wait in NCCL for a rank
+// that is gone, and leaves it then.
 void NcclCreation::cancel(const std::exception_ptr& cause) noexcept {
   const std::lock_guard lock(mutex_);
   if (cause_ != nullptr) return;

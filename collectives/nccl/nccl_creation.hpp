@@ -14,10 +14,10 @@
 namespace cox::detail {
 
 /// Creates NCCL's communicators of the ranks of this process in a communicator of several processes. NCCL cannot end a
-/// blocking creation whose peer is gone, but a launch on a non-blocking communicator takes several times as long. So the
-/// communicators are created non-blocking (the parents), and then split into blocking ones with the same ranks (the
-/// children), on which all operations are launched. NCCL does not report that a peer process is gone: another thread must
-/// call cancel() then.
+/// blocking creation whose peer is gone, but a launch on a non-blocking communicator takes several times as long. So
+/// the communicators are created non-blocking (the parents), and then split into blocking ones with the same ranks (the
+/// children), on which all operations are launched. NCCL does not report that a peer process is gone: another thread
+/// must call cancel() then.
 class NcclCreation {
  public:
   /// NCCL's communicators of a rank.
@@ -42,8 +42,8 @@ class NcclCreation {
   /// Blocks until all processes have created their communicators, and all ranks are connected. Throws the cause of
   /// cancel(), CollectiveError Backend.
   void create(const NcclUniqueId& id);
-  /// create() throws this cause soon, also if it is called later. The first cause is kept. Any thread; may block for the
-  /// time that ncclCommRevoke takes.
+  /// create() throws this cause soon, also if it is called later. The first cause is kept. Any thread; may block for
+  /// the time that ncclCommRevoke takes.
   void cancel(const std::exception_ptr& cause) noexcept;
   /// Aborts the communicators that were created and not taken. After create() has thrown, on the thread that called it.
   /// Idempotent.

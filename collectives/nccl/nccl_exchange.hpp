@@ -33,9 +33,9 @@ class NcclExchange {
   ~NcclExchange() = default;
 };
 
-/// Counts the marks that the calling thread sends by send_mark() while the object exists, until all processes have noted
-/// them. Objects on one thread may be nested: the marks of the inner one count for the outer one, too. Does not allocate
-/// unless a mark is sent.
+/// Counts the marks that the calling thread sends by send_mark() while the object exists, until all processes have
+/// noted them. Objects on one thread may be nested: the marks of the inner one count for the outer one, too. Does not
+/// allocate unless a mark is sent.
 class MarkScope {
  public:
   MarkScope() noexcept;

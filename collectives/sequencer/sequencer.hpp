@@ -269,7 +269,7 @@ class Sequencer {
   std::deque<CollectiveId> kept_releases_;  // of the leader, in its order; empty unless frozen_ != 0
   std::size_t releasing_ = 0;               // number of threads that pass on releases of the leader
   std::condition_variable_any released_;    // releasing_ became 0
-  bool has_begun_ = false;  // an operation has begun since the watchdog's last check
+  bool has_begun_ = false;                  // an operation has begun since the watchdog's last check
   Watchdog watchdog_;
 };
 

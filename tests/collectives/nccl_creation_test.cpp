@@ -197,26 +197,25 @@ struct TwoProcesses final : NcclExchange {
   }
 
   NcclDevices devices() {
-    NcclWorldPart world{
-        .communicator = {.devices = CommunicationId({{0, 0, 1}, {0, 0, 2}}), .epoch = 1},
-        .number = CommunicatorNumber{77},
-        .ranks = {0},
-        .meet =
-            [this](UniqueFunction<void(const std::exception_ptr&)> met) {
-              ++meetings;
-              met(refusal);
-            },
-        .end_meeting = [this] { --meetings; },
-        .refuse = [this](const std::exception_ptr&) { ++refusals; },
-        .mark = [](CommunicatorNumber, std::uint64_t, const std::exception_ptr&) {},
-        .ended = [](CommunicatorNumber, std::size_t, std::uint64_t) {},
-        .leave_within = leave_within,
-        .cannot_leave =
-            [this](const std::string& text) {
-              cannot_leave.set_value(text);
-              const std::lock_guard lock(fake.mutex);
-              fake.hold_abort = false;
-            }};
+    NcclWorldPart world{.communicator = {.devices = CommunicationId({{0, 0, 1}, {0, 0, 2}}), .epoch = 1},
+                        .number = CommunicatorNumber{77},
+                        .ranks = {0},
+                        .meet =
+                            [this](UniqueFunction<void(const std::exception_ptr&)> met) {
+                              ++meetings;
+                              met(refusal);
+                            },
+                        .end_meeting = [this] { --meetings; },
+                        .refuse = [this](const std::exception_ptr&) { ++refusals; },
+                        .mark = [](CommunicatorNumber, std::uint64_t, const std::exception_ptr&) {},
+                        .ended = [](CommunicatorNumber, std::size_t, std::uint64_t) {},
+                        .leave_within = leave_within,
+                        .cannot_leave =
+                            [this](const std::string& text) {
+                              cannot_leave.set_value(text);
+                              const std::lock_guard lock(fake.mutex);
+                              fake.hold_abort = false;
+                            }};
     return {.devices = world.communicator.devices,
             .ordinals = {0},
             .open = [] { return std::make_shared<Opened>(); },

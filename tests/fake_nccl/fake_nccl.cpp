@@ -281,10 +281,12 @@ int ncclCommSplit(ncclComm* comm, int color, int key, ncclComm** child, FakeConf
   const std::lock_guard lock(state().mutex);
   if (!is_open(comm, "ncclCommSplit")) return invalid_argument;
   state().calls.push_back({FakeNccl::Kind::Split, comm->rank});
-  if (color != 0 || key != comm->rank || is_in_progress(*comm)) state().misuse.push_back("a split that this does not know");
+  if (color != 0 || key != comm->rank || is_in_progress(*comm))
+    state().misuse.push_back("a split that this does not know");
   if (fails()) return internal_error;
   *child = nullptr;
-  comm->child = attach(comm->file + "." + std::to_string(++comm->splits), comm->rank, comm->ranks, config->blocking != 0);
+  comm->child =
+      attach(comm->file + "." + std::to_string(++comm->splits), comm->rank, comm->ranks, config->blocking != 0);
   comm->child_to_tell = child;
   return comm->child == nullptr ? internal_error : in_progress;
 }

@@ -17,7 +17,19 @@ namespace cox::test {
 /// name of the function cox_fake_nccl. What is called is noted, misuse too. Nothing is moved or computed, unless the
 /// test says how.
 struct FakeNccl {
-  enum class Kind { Create, Destroy, Abort, Revoke, Enqueue, AsyncError, GroupStart, GroupEnd, UniqueId, InitRank, Split };
+  enum class Kind {
+    Create,
+    Destroy,
+    Abort,
+    Revoke,
+    Enqueue,
+    AsyncError,
+    GroupStart,
+    GroupEnd,
+    UniqueId,
+    InitRank,
+    Split
+  };
   struct Call {
     Kind kind;
     int rank;  ///< -1: of none

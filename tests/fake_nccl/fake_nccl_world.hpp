@@ -8,8 +8,8 @@
 
 namespace cox::test {
 
-/// Memory that the processes of a communicator of the library that stands in for NCCL share: a file, which the unique id
-/// names. Each rank writes its input there, and reads those of the others.
+/// Memory that the processes of a communicator of the library that stands in for NCCL share: a file, which the unique
+/// id names. Each rank writes its input there, and reads those of the others.
 struct FakeNcclShared {
   static constexpr std::size_t most_ranks = 8;
   static constexpr std::size_t most_bytes = std::size_t{8} << 20U;  // of a rank's input, and of a message

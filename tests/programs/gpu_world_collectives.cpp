@@ -1,5 +1,5 @@
-// Random collectives and transfers over two GPUs: the ranks get the same bits whether both GPUs belong to one process, or
-// each to a process of its own.
+// Random collectives and transfers over two GPUs: the ranks get the same bits whether both GPUs belong to one process,
+// or each to a process of its own.
 
 #include <cstdio>
 

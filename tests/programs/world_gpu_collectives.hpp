@@ -1,7 +1,7 @@
 #pragma once
 
-// Random collectives and transfers over random sets of GPUs. Reductions on real GPUs are maxima and minima, which have the
-// same bits in any order; the stand-ins add in the order of ranks.
+// Random collectives and transfers over random sets of GPUs. Reductions on real GPUs are maxima and minima, which have
+// the same bits in any order; the stand-ins add in the order of ranks.
 
 #include <coxswain/tests/programs/world_gpus.hpp>
 

@@ -333,8 +333,7 @@ class FailureTest {
     run("killed", {}, signal(1, SIGKILL), survivors("killed", {FailureKind::ProcessGone}, patience), {1});
     run("killed", {"COX_WORLD_HEARTBEAT=50ms", "COX_WORLD_SILENCE=300ms"}, signal(1, SIGSTOP),
         survivors("stopped", {FailureKind::ProcessSilent, FailureKind::ProcessGone}, patience + 1000), {1});
-    run(
-        "leader killed", {}, signal(0, SIGKILL),
+    run("leader killed", {}, signal(0, SIGKILL),
         [this](std::size_t, const std::string& output) {
           const Line sum = line_of(output, "sum");
           expect(sum.is(FailureKind::WorldGone) || sum.is(FailureKind::ProcessGone), "leader killed: all are told");
@@ -344,16 +343,19 @@ class FailureTest {
     signalled_ = 0;
     run("mismatch", {}, nothing, [this](std::size_t, const std::string& output) {
       const Line sum = line_of(output, "sum");
-      expect(sum.is(FailureKind::Mismatch) && sum.names("of 8 f32") && sum.names("of 16 f32"), "mismatch: all are told");
+      expect(sum.is(FailureKind::Mismatch) && sum.names("of 8 f32") && sum.names("of 16 f32"),
+             "mismatch: all are told");
       expect(line_of(output, "again").text == "nothing", "mismatch: the communicator goes on");
     });
     for (const std::string name : {"never ready", "missing"})
-      run(name, {"COX_COLLECTIVES_TIMEOUT=2s"}, go_on(name), [this, name](std::size_t process, const std::string& output) {
-        const Line sum = line_of(output, "sum");
-        if (process != 1)
-          expect(sum.is(FailureKind::Timeout) && sum.names("process 1"), name + ": the others are told who is missing");
-        expect(line_of(output, "late").text == "nothing", name + ": the communicator is opened again");
-      });
+      run(name, {"COX_COLLECTIVES_TIMEOUT=2s"}, go_on(name),
+          [this, name](std::size_t process, const std::string& output) {
+            const Line sum = line_of(output, "sum");
+            if (process != 1)
+              expect(sum.is(FailureKind::Timeout) && sum.names("process 1"),
+                     name + ": the others are told who is missing");
+            expect(line_of(output, "late").text == "nothing", name + ": the communicator is opened again");
+          });
     run("poison", {}, nothing, [this](std::size_t, const std::string& output) {
       expect(line_of(output, "sum").names(first_cause), "poison: all are told the first cause");
       expect(line_of(output, "again").text == "nothing", "poison: the communicator goes on");

@@ -1,5 +1,5 @@
-// Random collectives and transfers over random sets of GPUs: the ranks get the same bits whether their devices belong to
-// one process or to several. The driver and NCCL are stand-ins.
+// Random collectives and transfers over random sets of GPUs: the ranks get the same bits whether their devices belong
+// to one process or to several. The driver and NCCL are stand-ins.
 
 #include <coxswain/tests/programs/world_gpu_collectives.hpp>
 

@@ -188,7 +188,9 @@ void perform_shared(const Operation& operation) {
       std::memcpy(destination, all.data() + static_cast<std::size_t>(operation.rank) * bytes, bytes);
       break;
     }
-    case Kind::Broadcast: std::memmove(destination, shared.input(static_cast<std::size_t>(operation.peer)), bytes); break;
+    case Kind::Broadcast:
+      std::memmove(destination, shared.input(static_cast<std::size_t>(operation.peer)), bytes);
+      break;
     case Kind::AllGather:
       for (std::size_t rank = 0; rank < ranks.size(); ++rank)
         std::memcpy(destination + rank * (bytes / ranks.size()), shared.input(rank), bytes / ranks.size());
@@ -229,7 +231,7 @@ bool advance_shared(const Operation& operation, Launch::Step& step) {
   require_room(input_bytes(operation));
   if (is_transfer(operation.kind)) return advance_transfer(operation, step);
   FakeNcclShared& shared = *operation.shared;
-  const auto all_have = [&](std::atomic<std::uint64_t> FakeNcclShared::Channel::*what, std::uint64_t number) {
+  const auto all_have = [&](std::atomic<std::uint64_t> FakeNcclShared::Channel::* what, std::uint64_t number) {
     for (int rank = 0; rank < operation.ranks; ++rank)
       if ((shared.ranks[static_cast<std::size_t>(rank)].all.*what).load() < number) return false;
     return true;

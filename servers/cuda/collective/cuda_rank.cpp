@@ -56,10 +56,10 @@ NcclDevices nccl_devices(const std::shared_ptr<Communicator>& among, const std::
           .quiesce = [] { return LaunchGate::of_process().quiesce(); },
           .is_lost = gpu_faulted,
           .on_completed = when_completed(among->sequencer().recorder(among->number()), ranks),
-          .world = nccl_world_part(among, [own](CommunicatorNumber number, std::uint64_t sequence,
-                                                const std::exception_ptr& why) {
-            mark_failed(number, sequence, why, own);
-          })};
+          .world = nccl_world_part(
+              among, [own](CommunicatorNumber number, std::uint64_t sequence, const std::exception_ptr& why) {
+                mark_failed(number, sequence, why, own);
+              })};
 }
 
 }  // namespace
@@ -85,8 +85,8 @@ CudaRank::CudaRank(std::shared_ptr<Communicator> among, CommunicatorNumber its_n
 std::shared_ptr<NcclCommunicator> CudaRank::find_nccl_communicator() const {
   const std::shared_ptr<Communicator>& among = communicator();
   if (number() != among->number() && !shared()) return nullptr;
-  return NcclCommunicator::find_or_create(
-      among->number(), nccl_devices(among, cox::own_devices(among->devices())), among->timeout());
+  return NcclCommunicator::find_or_create(among->number(), nccl_devices(among, cox::own_devices(among->devices())),
+                                          among->timeout());
 }
 
 NcclCommunicator::Lane* CudaRank::find_lane() const {

@@ -65,7 +65,8 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   [[nodiscard]] const std::shared_ptr<NcclCommunicator>& nccl_communicator() const noexcept {
     return nccl_communicator_;
   }
-  /// Where NCCL's communicators note the operations, and the rank's number there. Precondition: there are communicators.
+  /// Where NCCL's communicators note the operations, and the rank's number there. Precondition: there are
+  /// communicators.
   [[nodiscard]] NcclCommunicator::Lane& lane() const noexcept { return *lane_; }
   [[nodiscard]] std::size_t lane_rank() const noexcept { return lane_rank_; }
   /// The rank's number among those of NCCL's communicators in this process. Any thread.

@@ -34,8 +34,8 @@ class CudaNcclResources final : public NcclDeviceResources {
   [[nodiscard]] bool is_idle(std::size_t rank) const override;
   void synchronize(std::size_t rank) const override;
 
-  /// Null if the communicator has devices of other processes, the setting collectives.peer_memory is false, the GPUs have no access to each other's memory, or there is
-  /// no memory for it.
+  /// Null if the communicator has devices of other processes, the setting collectives.peer_memory is false, the GPUs
+  /// have no access to each other's memory, or there is no memory for it.
   [[nodiscard]] PeerKernels* peer_kernels() const noexcept { return peer_kernels_.get(); }
 
  private:
