@@ -105,9 +105,16 @@ void CudaRanks::leave(std::uint64_t generation, const std::function<void()>& pol
   try {
     cause = std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Aborted,
                                                     device_.to_string() + " was shut down", std::source_location()));
-    const auto has_unsubmitted = [](const auto& entry) { return entry.second->has_unsubmitted(); };
-    const auto asked_by = std::chrono::steady_clock::now() + patience_with_nccl;
-    while (std::ranges::any_of(ranks_, has_unsubmitted) && std::chrono::steady_clock::now() < asked_by) {
+    // Another process may never be ready to create a communicator, so this waits less long for those of several.
+    const auto begun = std::chrono::steady_clock::now();
+    const auto is_submitting = [begun](const auto& entry) {
+      const CudaRank& rank = *entry.second;
+      const auto& nccl = rank.nccl_communicator();
+      const bool waits_for_others = rank.shared() && nccl != nullptr && !nccl->created();
+      return rank.has_unsubmitted() &&
+             std::chrono::steady_clock::now() < begun + (waits_for_others ? patience : patience_with_nccl);
+    };
+    while (std::ranges::any_of(ranks_, is_submitting)) {
       poll();
       std::this_thread::yield();
     }
