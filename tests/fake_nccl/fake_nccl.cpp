@@ -257,10 +257,20 @@ int ncclGetUniqueId(FakeUniqueId* id) {
   const std::lock_guard lock(state().mutex);
   state().calls.push_back({FakeNccl::Kind::UniqueId, -1});
   if (fails()) return internal_error;
-  std::string file = "/dev/shm/cox_fake_nccl_XXXXXX";
+  // In the folder of a world of one host, whoever ends there and how: it is removed with its contents.
+  const char* const world = std::getenv("COX_WORLD");
+  const std::string place = world == nullptr ? "" : world;
+  std::string file = (place.starts_with("file:") ? place.substr(5) : "/dev/shm") + "/cox_fake_nccl_XXXXXX";
   const int fd = ::mkstemp(file.data());
   if (fd < 0) return internal_error;
   ::close(fd);
+  static struct Made {
+    ~Made() {
+      for (const std::string& each : files) ::unlink(each.c_str());
+    }
+    std::vector<std::string> files;
+  } made;  // for ids that are never used
+  made.files.push_back(file);
   std::snprintf(id->name, sizeof id->name, "%s", file.c_str());
   return success;
 }
