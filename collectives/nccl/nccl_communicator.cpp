@@ -89,8 +89,12 @@ void NcclCommunicator::run_on_helper_thread(const char* name, UniqueFunction<voi
   start_helper(name, std::move(function));
 }
 
-// Under the lock.
+// Under the lock. Joins those that are done, which need no lock any more: each mark of another process starts one.
 void NcclCommunicator::start_helper(const char* name, UniqueFunction<void()> function) {
+  std::erase_if(helpers_, [](HelperThread& each) {
+    if (each.done) each.thread.join();
+    return each.done;
+  });
   HelperThread& started = helpers_.emplace_back();
   try {
     started.thread = std::thread([name, function = std::move(function), &started, held = shared_from_this()]() mutable {
