@@ -65,7 +65,18 @@ Communicator::Ranks Communicator::ranks_of(DeviceId device, const CollectiveRequ
 CommunicatorNumber Communicator::transfers(DeviceId from, DeviceId to) {
   static_cast<void>(devices_.rank_of(from));
   static_cast<void>(devices_.rank_of(to));
-  const Direction direction{from, to};
+  return find_or_open({from, to}, CommunicationId(std::array{from, to}),
+                      [&] { return sequencer_.open_transfers(all_.number, from, to, timeout_); });
+}
+
+CommunicatorNumber Communicator::creation() {
+  const DeviceId first = devices_.devices().front();
+  return find_or_open({first, first}, devices_, [&] { return sequencer_.open_creation(all_.number, timeout_); });
+}
+
+template <class Open>
+CommunicatorNumber Communicator::find_or_open(const Direction& direction, const CommunicationId& devices,
+                                              const Open& open) {
   for (;;) {
     require_open();
     bool aborted = false;
@@ -78,8 +89,8 @@ CommunicatorNumber Communicator::transfers(DeviceId from, DeviceId to) {
     }
     std::map<Direction, OperationSequence> made;
     OperationSequence& sequence = made[direction];
-    const CommunicatorNumber number = sequencer_.open_transfers(all_.number, from, to, timeout_);
-    sequence = with_recorder(number, CommunicationId(std::array{from, to}));
+    const CommunicatorNumber number = open();
+    sequence = with_recorder(number, devices);
     if (aborted) sequencer_.abort(number, cause);  // before any rank can submit to it
     if (add(made, aborted)) return number;
     sequencer_.close(number);

@@ -40,6 +40,9 @@ class Communicator {
   /// CommunicationId of the two devices. Throws CollectiveError Validation (not a device of the communicator), Aborted
   /// (closed).
   [[nodiscard]] CommunicatorNumber transfers(DeviceId from, DeviceId to);
+  /// The sequence of the creation of NCCL's communicators: see Sequencer::open_creation. The first call opens it.
+  /// Throws CollectiveError Aborted (closed).
+  [[nodiscard]] CommunicatorNumber creation();
   /// The sequence that an operation of `device` belongs to, and its devices: all, or the two of a transfer.
   /// ranks_of() throws what transfers() throws.
   struct Ranks {
@@ -75,6 +78,9 @@ class Communicator {
     std::shared_ptr<FlightRecorder> recorder;  // stays valid after the sequencer has closed it
   };
 
+  template <class Open>
+  [[nodiscard]] CommunicatorNumber find_or_open(const Direction& direction, const CommunicationId& devices,
+                                                const Open& open);
   [[nodiscard]] OperationSequence with_recorder(CommunicatorNumber number, const CommunicationId& devices) const;
   /// Adds the new sequence. Returns false if there already is one for its direction, the communicator is closed, or
   /// aborted_ is no longer equal to `aborted`.
@@ -90,9 +96,10 @@ class Communicator {
   const CommunicationId devices_;
   const std::chrono::milliseconds timeout_;
   const OperationSequence all_;
-  std::mutex pairing_;                                // locked before all other locks
-  mutable detail::AdaptiveMutex mutex_;               // not held while the sequencer is called: it may call launches
-  std::map<Direction, OperationSequence> transfers_;  // guarded by mutex_, as all below
+  std::mutex pairing_;                   // locked before all other locks
+  mutable detail::AdaptiveMutex mutex_;  // not held while the sequencer is called: it may call launches
+  // Guarded by mutex_, as all below. That of the creation is the direction from the first device to itself.
+  std::map<Direction, OperationSequence> transfers_;
   bool aborted_ = false;
   bool closed_ = false;
   std::exception_ptr cause_;     // why it was aborted or closed

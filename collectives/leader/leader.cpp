@@ -43,6 +43,12 @@ Leader::Fault Leader::receive(std::uint16_t process, Message message, Time now) 
     fault = on(process, *close);
   } else if (auto* const answer = std::get_if<Answer>(&message)) {
     on(process, *answer);
+  } else if (auto* const share = std::get_if<Share>(&message)) {
+    fault = on(process, *share);
+  } else if (auto* const mark = std::get_if<Mark>(&message)) {
+    fault = on(process, *mark);
+  } else if (const auto* const noted = std::get_if<MarkNoted>(&message)) {
+    fault = on(process, *noted);
   } else if (const auto* const bye = std::get_if<Bye>(&message)) {
     gone(process, Kind::ProcessGone,
          bye->text.empty() ? "it has left the world" : "it has left the world: " + bye->text);

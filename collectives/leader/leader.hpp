@@ -50,6 +50,13 @@ struct Outgoing {
 /// - A break ends an instance, for all its member processes: a process breaks or closes it, a process is gone or
 /// absent,
 ///   or an operation is overdue (Timeout). No operation that was released is among those that end.
+/// - The creation of NCCL's communicators is an operation of a sequence of its own. So no process enters NCCL before
+/// all
+///   member processes are ready, and the creation has its turn: each process has launched everything with an earlier
+///   turn, and nothing with a later one.
+/// - A Share is passed on to the other member processes. So is a Mark; its sender gets a MarkNoted when all of them
+/// have
+///   noted it, or are gone.
 /// - An operation is overdue at the deadline of its first Ask. The missing processes are asked what they are doing, and
 ///   the instance breaks when they have answered, or LeaderOptions::answer_time later, unless all have asked by then.
 ///
@@ -75,7 +82,7 @@ class Leader {
   /// it that has a broken instance, and a Gone for each absent process; then a Joined to it and all others.
   /// Precondition: the process is gone.
   void joined(std::uint16_t process, ProcessFacts facts);
-  /// The process has ended, or is silent. Sends to the others a Gone, and breaks all instances with the process, with
+  /// The process has ended, or is silent. Breaks all instances with the process, and sends to the others a Gone, with
   /// this kind: ProcessGone or ProcessSilent. Messages of the process are ignored from now on. Idempotent.
   void gone(std::uint16_t process, Kind kind, const std::string& text);
   /// A message of a process. If it returns a fault, the message is not in order: the caller must end the link and call
@@ -91,7 +98,7 @@ class Leader {
   void take_outgoing(std::vector<Outgoing>& outgoing);
 
   /// Whether other processes wait for this one: for its Ask of an operation, or for its part in a released one that it
-  /// has not reported as completed.
+  /// has not reported as completed, or for its reply to a Mark.
   [[nodiscard]] bool awaits(std::uint16_t process) const;
   /// For people. Costs time in proportion to all that is open.
   [[nodiscard]] LeaderReport report() const;
@@ -147,6 +154,13 @@ class Leader {
     std::uint64_t from = 0;
   };
 
+  /// A Mark that some processes have not noted.
+  struct PendingMark {
+    std::uint16_t origin;
+    std::uint64_t id;  // that the origin gave it
+    std::set<std::uint16_t> missing;
+  };
+
   // leader.cpp: messages and releases
   [[nodiscard]] Fault on(std::uint16_t process, Ask& message, Time now);
   [[nodiscard]] Fault on(std::uint16_t process, Refuse& message, Time now);
@@ -187,6 +201,15 @@ class Leader {
   void conclude(std::uint64_t question);
   [[nodiscard]] std::string overdue_text(const Question& question, const Root& root) const;
 
+  // leader_marks.cpp: messages that are passed on
+  [[nodiscard]] Fault on(std::uint16_t process, Share& message);
+  [[nodiscard]] Fault on(std::uint16_t process, Mark& message);
+  [[nodiscard]] Fault on(std::uint16_t process, const MarkNoted& message);
+  [[nodiscard]] Fault find_others(std::uint16_t process, const OperationOfAll& of,
+                                  std::set<std::uint16_t>& others) const;
+  void finish_if_noted(std::uint64_t mark);
+  void forget_marks_of(std::uint16_t process);
+
   // leader_text.cpp
   [[nodiscard]] std::string name(std::uint16_t process) const;
   [[nodiscard]] std::string name(OperationId operation) const;
@@ -205,6 +228,8 @@ class Leader {
   std::set<std::pair<Time, SequenceId>> checks_;  // LeaderSequence::check
   std::map<std::uint64_t, Question> questions_;   // their ends increase with their numbers
   std::uint64_t last_question_ = 0;
+  std::map<std::uint64_t, PendingMark> marks_;
+  std::uint64_t last_mark_ = 0;
   std::vector<Outgoing> outgoing_;
 };
 

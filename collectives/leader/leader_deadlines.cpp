@@ -34,6 +34,7 @@ std::optional<Leader::Time> Leader::next_deadline() const {
 
 bool Leader::awaits(std::uint16_t process) const {
   const Process& its = processes_[process];
+  if (std::ranges::any_of(marks_, [&](const auto& mark) { return mark.second.missing.contains(process); })) return true;
   return std::ranges::any_of(its.instances, [&](InstanceId id) {
     return std::ranges::any_of(instances_.at(id).sequences, [&](const auto& entry) {
       const LeaderSequence& sequence = *sequences_.find(entry.second);

@@ -32,10 +32,12 @@ void Leader::gone(std::uint16_t process, Kind kind, const std::string& text) {
   leaving.bindings.clear();
   std::string sentence = name(process) + " is gone: " + text;
   cut(sentence, max_text);
-  for (std::size_t other = 0; other < processes_.size(); ++other)
-    if (processes_[other].is_present) send(static_cast<std::uint16_t>(other), Gone{process, kind, sentence});
+  // Before the Gone: with that, processes abort what they have launched, and report this as the cause.
   for (const InstanceId instance : std::exchange(leaving.instances, {}))
     break_instance(instance, {.kind = kind, .process = process, .text = sentence});
+  for (std::size_t other = 0; other < processes_.size(); ++other)
+    if (processes_[other].is_present) send(static_cast<std::uint16_t>(other), Gone{process, kind, sentence});
+  forget_marks_of(process);
   advance_ready();
 }
 
@@ -49,7 +51,7 @@ Leader::Fault Leader::check_group(std::uint16_t process, const Open& open) const
     if (device.process == 0 || device.process > processes_.size())
       return fmt::format("a group has {}, which is no device of the world", device.to_string());
   const Direction direction = open.direction;
-  if (direction != Direction{}) {
+  if (direction != Direction{} && direction != creation_direction) {
     if (direction.from >= devices.size() || direction.to >= devices.size())
       return fmt::format("a group of {} devices has no ranks {} and {}", devices.size(), direction.from, direction.to);
     const std::uint16_t from = process_of(devices[direction.from]);
@@ -119,7 +121,7 @@ Leader::Fault Leader::bind(std::uint16_t process, const Open& open, InstanceId i
       return std::nullopt;
     }
     std::vector<std::uint16_t> members = group.processes;
-    if (open.direction != Direction{}) {
+    if (open.direction != Direction{} && open.direction != creation_direction) {
       const auto process_of = [&](std::uint16_t rank) {
         return static_cast<std::uint16_t>(group.devices[rank].process - 1);
       };

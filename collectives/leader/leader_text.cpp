@@ -14,15 +14,17 @@ std::string Leader::name(std::uint16_t process) const {
   return fmt::format("process {} ({}, pid {})", process, facts.host, facts.pid);
 }
 
-// "operation 3 of {p0/host:0, p1/host:0}", or "transfer 3 from p0/host:0 to p1/host:0".
+// "operation 3 of {p0/host:0, p1/host:0}", "transfer 3 from p0/host:0 to p1/host:0", or "the creation of {p0/cuda:0,
+// p1/cuda:0}".
 std::string Leader::name(OperationId operation) const {
   constexpr std::size_t most = 8;
   const LeaderSequence& sequence = *sequences_.find(operation.sequence);
   const std::vector<DeviceId>& devices = groups_[instances_.at(sequence.instance()).group].devices;
-  if (const Direction direction = sequence.direction(); direction != Direction{})
+  const bool is_creation = sequence.direction() == creation_direction;
+  if (const Direction direction = sequence.direction(); direction != Direction{} && !is_creation)
     return fmt::format("transfer {} from {} to {}", operation.operation, devices[direction.from].to_string(),
                        devices[direction.to].to_string());
-  std::string text = fmt::format("operation {} of {{", operation.operation);
+  std::string text = is_creation ? "the creation of {" : fmt::format("operation {} of {{", operation.operation);
   for (std::size_t i = 0; i < devices.size() && i < most; ++i) text += (i == 0 ? "" : ", ") + devices[i].to_string();
   if (devices.size() > most) text += fmt::format(" and {} more", devices.size() - most);
   return text + "}";

@@ -45,7 +45,7 @@ class Writer {
     bytes(std::as_bytes(std::span(value)));
   }
   void bytes(std::span<const std::byte> value, std::size_t most = max_frame) {
-    if (value.size() > most) malformed("a fingerprint is too long");
+    if (value.size() > most) malformed("a list of bytes is too long");
     number(static_cast<std::uint32_t>(value.size()));
     frame_.insert(frame_.end(), value.begin(), value.end());
   }
@@ -149,6 +149,7 @@ void code(Coder& coder, M& direction) {
   coder.number(direction.from);
   coder.number(direction.to);
   if ((direction.from == all_ranks) != (direction.to == all_ranks)) malformed("a direction has one rank");
+  if ((direction.from == creation_rank) != (direction.to == creation_rank)) malformed("a creation has one rank");
 }
 template <class Coder, Is<OperationName> M>
 void code(Coder& coder, M& name) {
@@ -320,6 +321,23 @@ void code(Coder& coder, M& message) {
   code(coder, message.of);
   coder.kind(message.kind);
   coder.text(message.text, max_text);
+}
+
+template <class Coder, Is<Share> M>
+void code(Coder& coder, M& message) {
+  code(coder, message.of);
+  coder.bytes(message.bytes, max_shared);
+}
+template <class Coder, Is<Mark> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.id);
+  code(coder, message.of);
+  coder.kind(message.kind);
+  coder.text(message.text, max_text);
+}
+template <class Coder, Is<MarkNoted> M>
+void code(Coder& coder, M& message) {
+  coder.number(message.id);
 }
 
 template <class T>

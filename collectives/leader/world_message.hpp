@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/collectives/sequencer/world_order.hpp>
 #include <coxswain/collectives/store/world_token.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/device_handle/base/error.hpp>
@@ -20,8 +21,9 @@
 ///
 /// A group is a sorted list of devices of at least two processes. An instance of a group is the group and an epoch,
 /// from 1: a break ends an instance, and the next one has the next epoch. An instance has sequences of operations,
-/// numbered from 1: that of all ranks, and one for the transfers of each direction between ranks of two processes. A
-/// process gives each sequence that it opens a number of its own, which it never uses again for another one.
+/// numbered from 1: that of all ranks, one for the transfers of each direction between ranks of two processes, and one
+/// whose only operation is the creation of NCCL's communicators. A process gives each sequence that it opens a number
+/// of its own, which it never uses again for another one.
 namespace cox::detail::world {
 
 /// Bytes that are not a message, or a message that is larger than its limits.
@@ -41,21 +43,25 @@ inline constexpr std::size_t max_devices = 4096;      ///< of a group, or of a p
 inline constexpr std::size_t max_sequences = 4096;    ///< that a process has open at a time
 inline constexpr std::size_t max_awaited = 4096;      ///< operations that an Ask names
 inline constexpr std::size_t max_requests = 65'536;   ///< of an operation
+inline constexpr std::size_t max_shared = 4096;       ///< bytes of Share::bytes
+inline constexpr std::size_t max_marks = 65'536;      ///< of a process that are not noted by all
 inline constexpr std::chrono::milliseconds max_timeout{1'000'000'000'000};  ///< encode() shortens longer ones
 
 inline constexpr std::uint16_t all_ranks = 0xffff;
+inline constexpr std::uint16_t creation_rank = TransferRanks::of_creation().from;
 inline constexpr std::uint16_t no_process = 0xffff;
 
 using Token = WorldToken;
 
-/// Which sequence of an instance: that of all ranks, or of the transfers from one rank to another. Both members are
-/// all_ranks, or neither is.
+/// Which sequence of an instance: that of all ranks, of the transfers from one rank to another, or of the creation of
+/// NCCL's communicators. Both members are all_ranks, or creation_rank, or neither is.
 struct Direction {
   std::uint16_t from = all_ranks;
   std::uint16_t to = all_ranks;
 
   friend constexpr auto operator<=>(Direction, Direction) = default;
 };
+inline constexpr Direction creation_direction{.from = creation_rank, .to = creation_rank};
 
 /// An operation, as the process of the message names it.
 struct OperationName {
@@ -303,9 +309,38 @@ struct AbortedOperation {
   friend bool operator==(const AbortedOperation&, const AbortedOperation&) = default;
 };
 
-using Message =
-    std::variant<Hello, Rejected, Welcome, Heartbeat, Bye, Open, Ask, Refuse, Break, Progress, Close, Answer, Release,
-                 Refused, Broken, Why, Gone, Joined, DataHello, Inputs, AbortedOperation, Connected>;
+// Between the processes of an instance by way of the leader, which passes each of these on to the other member
+// processes that are present.
+
+/// The unique id of NCCL's communicators, from the process that has made it.
+struct Share {
+  OperationOfAll of = {};
+  std::vector<std::byte> bytes = {};
+
+  friend bool operator==(const Share&, const Share&) = default;
+};
+/// The operation has failed, or will give results that are not valid: the others must mark it, and what depends on it,
+/// as failed before it may complete in the process that sends this. Operation 0: all that were released and have not
+/// completed, because the sender gives the instance up.
+struct Mark {
+  std::uint64_t id = 0;  ///< To the leader: chosen by the process. From the leader: chosen by the leader.
+  OperationOfAll of = {};
+  CollectiveError::Kind kind = CollectiveError::Kind::RankFailed;
+  std::string text = {};
+
+  friend bool operator==(const Mark&, const Mark&) = default;
+};
+/// To the leader: the process has marked the operation. From the leader: all other member processes that are present
+/// have marked it.
+struct MarkNoted {
+  std::uint64_t id = 0;
+
+  friend bool operator==(const MarkNoted&, const MarkNoted&) = default;
+};
+
+using Message = std::variant<Hello, Rejected, Welcome, Heartbeat, Bye, Open, Ask, Refuse, Break, Progress, Close,
+                             Answer, Release, Refused, Broken, Why, Gone, Joined, DataHello, Inputs, AbortedOperation,
+                             Connected, Share, Mark, MarkNoted>;
 
 /// The message as bytes: one for its type (its place in Message, plus 1), then its members in their order, little
 /// endian, without padding. Texts and lists begin with their length. Throws MalformedMessage if it is larger than its

@@ -29,6 +29,7 @@ std::string load(const SharedLibrary& library, Nccl& nccl) {
   nccl.error_text = reinterpret_cast<decltype(nccl.error_text)>(find("ncclGetErrorString"));
   nccl.last_error = reinterpret_cast<decltype(nccl.last_error)>(find("ncclGetLastError"));
   nccl.revoke = reinterpret_cast<decltype(nccl.revoke)>(library.find("ncclCommRevoke"));
+  nccl.split = reinterpret_cast<decltype(nccl.split)>(library.find("ncclCommSplit"));
   nccl.file = library.file();
   if (!missing.empty()) return library.file() + " has no " + missing;
   if (nccl.get_version(&nccl.version) != NcclResult::Success)

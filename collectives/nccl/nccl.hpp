@@ -2,7 +2,9 @@
 
 #include <coxswain/collectives/nccl/nccl_types.hpp>
 
+#include <array>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,29 @@ enum class NcclResult : int {
 /// NCCL's ncclComm_t: one rank of a communicator.
 using NcclComm = struct ncclComm*;
 
+/// NCCL's ncclUniqueId.
+struct NcclUniqueId {
+  std::array<char, 128> bytes{};
+};
+
+/// The first members of NCCL's ncclConfig_t, up to commName (2.27). An older NCCL reads only those that it has; a newer
+/// one takes its defaults for those that are missing here.
+struct NcclConfig {
+  static constexpr int undefined = std::numeric_limits<int>::min();
+
+  std::size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 0;  ///< Nccl::version
+  int blocking = undefined;
+  int cga_cluster_size = undefined;
+  int min_ctas = undefined;
+  int max_ctas = undefined;
+  const char* net_name = nullptr;
+  int split_share = undefined;
+  int traffic_class = undefined;
+  const char* comm_name = nullptr;
+};
+
 /// NCCL's functions, loaded at run time: one pointer for each function that we call. NCCL's interface is declared here
 /// again, so that nccl.h is not needed to compile. Where nccl.h is found, a test compares the declarations.
 struct Nccl {
@@ -34,8 +59,10 @@ struct Nccl {
   const char* (*error_text)(NcclResult) = nullptr;
   const char* (*last_error)(NcclComm) = nullptr;
   NcclResult (*revoke)(NcclComm, int) = nullptr;  ///< null before 2.28.9
-  int version = 0;                                ///< in NCCL's encoding: 22809 is 2.28.9
-  std::string file;                               ///< path of the library
+  /// Null before 2.18.
+  NcclResult (*split)(NcclComm, int color, int key, NcclComm*, NcclConfig*) = nullptr;
+  int version = 0;   ///< in NCCL's encoding: 22809 is 2.28.9
+  std::string file;  ///< path of the library
 };
 
 struct FoundNccl {

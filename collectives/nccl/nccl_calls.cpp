@@ -2,7 +2,8 @@
 
 #include <coxswain/collectives/nccl/nccl_try.hpp>
 #include <coxswain/collectives/nccl/nccl_types.hpp>
-#include <coxswain/runtime/communication/collective_error.hpp>
+
+#include <thread>
 
 namespace cox::detail {
 namespace {
@@ -40,11 +41,9 @@ void enqueue(NcclComm comm, std::size_t world_size, const NcclCall& call, void* 
       COX_NCCL_TRY(comm, group_end());
       return;
     case Barrier: COX_NCCL_TRY(comm, all_reduce(scratch, scratch, 1, byte, NcclReduction::Max, comm, stream)); return;
-    case Send:
-    case Receive: break;
+    case Send: COX_NCCL_TRY(comm, send(source, bytes, byte, root, comm, stream)); return;
+    case Receive: COX_NCCL_TRY(comm, receive(destination, bytes, byte, root, comm, stream)); return;
   }
-  throw CollectiveError(CollectiveError::Kind::Unsupported,
-                        "NCCL is not used for transfers between GPUs: they are peer copies", std::source_location());
 }
 
 }  // namespace
@@ -64,20 +63,19 @@ void launch_nccl_calls(NcclComm comm, std::size_t world_size, const NcclCalls& c
 
 // One reduction, and one byte from each rank to each rank, because NCCL connects two ranks when they first exchange
 // data.
-void connect_ranks(const std::vector<NcclComm>& comms, const NcclDeviceResources& opened) {
+void begin_connecting(const std::vector<NcclComm>& comms, std::size_t world_size, const NcclDeviceResources& opened) {
   constexpr auto byte = NcclType::Uint8;
   constexpr std::size_t half = NcclDeviceResources::scratch_size / 2;
-  const std::size_t ranks = comms.size();
   COX_NCCL_TRY(nullptr, group_start());
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
+  for (std::size_t rank = 0; rank < comms.size(); ++rank) {
     void* const scratch = opened.scratch(rank);
     COX_NCCL_TRY(nullptr, all_reduce(scratch, scratch, 1, byte, NcclReduction::Max, comms[rank], opened.stream(rank)));
   }
   COX_NCCL_TRY(nullptr, group_end());
   COX_NCCL_TRY(nullptr, group_start());
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
+  for (std::size_t rank = 0; rank < comms.size(); ++rank) {
     auto* const scratch = static_cast<std::byte*>(opened.scratch(rank));
-    for (std::size_t peer = 0; peer < ranks; ++peer) {
+    for (std::size_t peer = 0; peer < world_size; ++peer) {
       const int other = static_cast<int>(peer);
       const std::size_t at = peer % half;
       COX_NCCL_TRY(nullptr, send(scratch + at, 1, byte, other, comms[rank], opened.stream(rank)));
@@ -85,7 +83,25 @@ void connect_ranks(const std::vector<NcclComm>& comms, const NcclDeviceResources
     }
   }
   COX_NCCL_TRY(nullptr, group_end());
-  for (std::size_t rank = 0; rank < ranks; ++rank) opened.synchronize(rank);
+}
+
+void connect_ranks(const std::vector<NcclComm>& comms, const NcclDeviceResources& opened) {
+  begin_connecting(comms, comms.size(), opened);
+  for (std::size_t rank = 0; rank < comms.size(); ++rank) opened.synchronize(rank);
+}
+
+void abort_communicators(const std::vector<NcclComm>& comms) noexcept {
+  std::vector<std::thread> threads;
+  const auto abort_one = [](NcclComm comm) { COX_NCCL_CHECK(nullptr, abort(comm)); };
+  for (NcclComm comm : comms) {
+    if (comm == nullptr) continue;
+    try {
+      threads.emplace_back(abort_one, comm);
+    } catch (...) {
+      abort_one(comm);
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace cox::detail

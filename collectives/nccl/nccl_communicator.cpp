@@ -1,6 +1,7 @@
 #include <coxswain/collectives/nccl/nccl_communicator.hpp>
 
 #include <coxswain/collectives/nccl/nccl_calls.hpp>
+#include <coxswain/collectives/nccl/nccl_exchange.hpp>
 #include <coxswain/collectives/nccl/nccl_try.hpp>
 #include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/collectives/watch/device_activity.hpp>
@@ -8,11 +9,11 @@
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/world_process.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <thread>
 #include <utility>
 
@@ -20,6 +21,7 @@ namespace cox {
 
 using detail::InFlightOperations;
 using detail::NcclComm;
+using detail::NcclCreation;
 using detail::NcclResult;
 
 namespace {
@@ -44,22 +46,40 @@ bool has_arrived(const NcclOperation::RankState& rank) noexcept {
 
 }  // namespace
 
-std::shared_ptr<NcclCommunicator> NcclCommunicator::find_or_create(CommunicatorNumber number,
-                                                                   const NcclDevices& devices,
-                                                                   std::chrono::milliseconds timeout) {
-  static auto& mutex = *new std::mutex;
-  static auto& communicators = *new std::map<CommunicatorNumber, std::weak_ptr<NcclCommunicator>>;
-  const std::lock_guard lock(mutex);
-  std::erase_if(communicators, [](const auto& entry) { return entry.second.expired(); });
-  if (const auto found = communicators.find(number); found != communicators.end())
-    if (auto existing = found->second.lock()) return existing;
-  auto made = std::make_shared<NcclCommunicator>(devices, timeout);
-  communicators.insert_or_assign(number, made);
-  return made;
+NcclCommunicator::NcclCommunicator(NcclDevices devices, std::chrono::milliseconds timeout)
+    : devices_(std::move(devices)), timeout_(timeout) {
+  std::vector<Lane::Rank> ranks;
+  const std::span<const DeviceId> all = devices_.devices.devices();
+  for (std::size_t rank = 0; rank < devices_.ordinals.size(); ++rank) {
+    const std::size_t place = devices_.world ? static_cast<std::size_t>(devices_.world->ranks[rank]) : rank;
+    ranks.push_back({all[place], place});
+  }
+  add_lane(devices_.world ? devices_.world->number : CommunicatorNumber{}, std::nullopt, std::move(ranks),
+           devices_.on_completed);
 }
 
-NcclCommunicator::NcclCommunicator(NcclDevices devices, std::chrono::milliseconds timeout)
-    : devices_(std::move(devices)), timeout_(timeout), in_flight_(devices_.ordinals.size(), devices_.on_completed) {}
+// Under the lock, except in the constructor.
+NcclCommunicator::Lane& NcclCommunicator::add_lane(CommunicatorNumber number, std::optional<TransferRanks> transfer,
+                                                   std::vector<Lane::Rank> ranks,
+                                                   InFlightOperations::CompletedCallback on_completed) {
+  if (!devices_.world) return lanes_.emplace_back(number, transfer, std::move(ranks), std::move(on_completed));
+  const auto self = std::make_shared<Lane*>(nullptr);
+  Lane& lane = lanes_.emplace_back(
+      number, transfer, std::move(ranks),
+      [this, self, completed = std::move(on_completed)](std::size_t rank, std::span<const std::uint64_t> sequences) {
+        completed(rank, sequences);
+        note_ended(**self, rank, sequences);
+      });
+  return *(*self = &lane);
+}
+
+NcclCommunicator::Lane& NcclCommunicator::transfers(CommunicatorNumber number, TransferRanks transfer, Lane::Rank rank,
+                                                    InFlightOperations::CompletedCallback on_completed) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(lanes_, number, &Lane::number_);
+  if (found != lanes_.end()) return *found;
+  return add_lane(number, transfer, {rank}, std::move(on_completed));
+}
 
 // Threads
 // --------------------------------------------------------------------------------------------------------------------
@@ -69,8 +89,12 @@ void NcclCommunicator::run_on_helper_thread(const char* name, UniqueFunction<voi
   start_helper(name, std::move(function));
 }
 
-// Under the lock.
+// Under the lock. Joins those that are done, which need no lock any more: each mark of another process starts one.
 void NcclCommunicator::start_helper(const char* name, UniqueFunction<void()> function) {
+  std::erase_if(helpers_, [](HelperThread& each) {
+    if (each.done) each.thread.join();
+    return each.done;
+  });
   HelperThread& started = helpers_.emplace_back();
   try {
     started.thread = std::thread([name, function = std::move(function), &started, held = shared_from_this()]() mutable {
@@ -122,7 +146,7 @@ bool NcclCommunicator::created(UniqueFunction<void()> callback) {
     creation_callbacks_.pop_back();
     throw;
   }
-  creating_since_ = std::chrono::steady_clock::now();
+  creating_since_ = devices_.world ? Time::max() : std::chrono::steady_clock::now();
   state_ = State::Creating;
   watch();
   return false;
@@ -130,26 +154,22 @@ bool NcclCommunicator::created(UniqueFunction<void()> callback) {
 
 void NcclCommunicator::create() noexcept {
   std::exception_ptr failure;
-  std::vector<NcclComm> natives(devices_.ordinals.size());
   std::shared_ptr<NcclDeviceResources> opened;
-  std::vector<std::unique_ptr<Comm>> comms(natives.size());
+  std::vector<std::unique_ptr<Comm>> comms(devices_.ordinals.size());
   try {
     detail::name_this_thread("nccl");  // NCCL's threads inherit this name
-    begin_quiescence();
     for (auto& comm : comms) comm = std::make_unique<Comm>();
-    opened = devices_.open();
-    COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
-    detail::connect_ranks(natives, *opened);
+    const std::vector<NcclCreation::Comms> created = devices_.world ? create_part(opened) : create_all(opened);
     for (std::size_t rank = 0; rank < comms.size(); ++rank) {
-      comms[rank]->native = natives[rank];
+      comms[rank]->native = created[rank].child;
+      comms[rank]->parent = created[rank].parent;
       comms[rank]->opened = {std::make_shared<std::shared_ptr<NcclDeviceResources>>(opened), opened.get()};
     }
   } catch (...) {
     failure = std::current_exception();
-    for (NcclComm native : natives)  // those that were created before the failure
-      if (native != nullptr && !devices_.is_lost()) COX_NCCL_CHECK(nullptr, abort(native));
     comms.clear();
     opened.reset();  // before another thread sees the state Gone
+    if (devices_.world) give_up(failure);
   }
   std::shared_ptr<void> quiesced;
   std::vector<UniqueFunction<void()>> waiting;
@@ -172,6 +192,24 @@ void NcclCommunicator::create() noexcept {
   }
   quiesced.reset();
   for (auto& then : waiting) then();
+}
+
+// All ranks belong to this process.
+std::vector<NcclCreation::Comms> NcclCommunicator::create_all(std::shared_ptr<NcclDeviceResources>& opened) {
+  std::vector<NcclComm> natives(devices_.ordinals.size());
+  std::vector<NcclCreation::Comms> created(natives.size());
+  begin_quiescence();
+  opened = devices_.open();
+  try {
+    COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
+    detail::connect_ranks(natives, *opened);
+  } catch (...) {
+    for (NcclComm native : natives)  // those that were created before the failure
+      if (native != nullptr && !devices_.is_lost()) COX_NCCL_CHECK(nullptr, abort(native));
+    throw;
+  }
+  for (std::size_t rank = 0; rank < natives.size(); ++rank) created[rank].child = natives[rank];
+  return created;
 }
 
 // From here on no operation is launched on some devices but not on others, until the communicators have been created or
@@ -212,44 +250,56 @@ NcclCommunicator::LaunchLock NcclCommunicator::begin_launch(std::size_t rank) co
 
 void NcclCommunicator::launch(const LaunchLock& lock, std::size_t rank, const NcclCalls& calls,
                               CUstream_st* stream) const {
-  detail::launch_nccl_calls(lock.native, devices_.ordinals.size(), calls, lock.opened->scratch(rank), stream);
+  detail::launch_nccl_calls(lock.native, devices_.devices.world_size(), calls, lock.opened->scratch(rank), stream);
 }
 
-void NcclCommunicator::add(std::size_t rank, std::span<std::shared_ptr<NcclLaunch>> launches,
+void NcclCommunicator::add(Lane& lane, std::size_t rank, std::span<std::shared_ptr<NcclLaunch>> launches,
                            std::uint64_t completed_before) {
-  InFlightOperations::CompletedBatch completed(in_flight_);
+  InFlightOperations::CompletedBatch completed(lane.in_flight_);
   const std::lock_guard lock(mutex_);
   if (aborted_) std::rethrow_exception(broken_);
   watch();
-  in_flight_.add(rank, launches);
-  in_flight_.note_completed(rank, completed_before, completed);
+  lane.in_flight_.add(rank, launches);
+  lane.in_flight_.note_completed(rank, completed_before, completed);
   if (state_ == State::Dismantling) changed_.notify_all();
 }
 
 // Watching
 // --------------------------------------------------------------------------------------------------------------------
 
-void NcclCommunicator::poll() noexcept {
-  for (bool more = true; more;) {
-    InFlightOperations::CompletedBatch completed(in_flight_);
+// Calls `f(lane)` for each lane, without the lock.
+template <class F>
+void NcclCommunicator::for_each_lane(F&& f) noexcept {
+  for (auto at = lanes_.begin();;) {  // the first one always exists
+    f(*at);
     const std::lock_guard lock(mutex_);
-    more = in_flight_.poll(completed);
+    if (++at == lanes_.end()) return;
   }
+}
+
+// Under the lock.
+bool NcclCommunicator::is_in_flight() const noexcept {
+  return std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.in_flight_.empty(); });
+}
+
+void NcclCommunicator::poll() noexcept {
+  for_each_lane([this](Lane& lane) {
+    for (bool more = true; more;) {
+      InFlightOperations::CompletedBatch completed(lane.in_flight_);
+      const std::lock_guard lock(mutex_);
+      more = lane.in_flight_.poll(completed);
+    }
+  });
 }
 
 std::optional<NcclCommunicator::Time> NcclCommunicator::check_deadlines(Time now) noexcept {
   std::exception_ptr failure;
   bool made = false;
+  poll();
   {
-    InFlightOperations::CompletedBatch completed(in_flight_);
     const std::lock_guard lock(mutex_);
     made = state_ > State::Creating;
-    if (aborted_) {
-      watched_ = false;
-      return std::nullopt;
-    }
-    in_flight_.poll(completed);
-    if (in_flight_.empty() && state_ != State::Creating) {
+    if (aborted_ || (!is_in_flight() && state_ != State::Creating)) {
       watched_ = false;
       return std::nullopt;
     }
@@ -269,15 +319,23 @@ std::optional<NcclCommunicator::Time> NcclCommunicator::check_deadlines(Time now
                                                      std::chrono::milliseconds(100));
 }
 
-// Under the lock. Returns null if creation, or the oldest operation, is not overdue.
+// Under the lock. Returns null if creation, or the oldest operation of each lane, is not overdue.
 std::exception_ptr NcclCommunicator::overdue(Time now) {
   if (state_ == State::Creating) {
     const auto patience = std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl);
-    if (now - creating_since_ < patience) return nullptr;
+    if (creating_since_ == Time::max() || now - creating_since_ < patience) return nullptr;
     return error(CollectiveError::Kind::Timeout, fmt::format("NCCL has not created the communicator {} after {} ms",
                                                              devices_.devices.to_string(), patience.count()));
   }
-  NcclOperation& operation = *in_flight_.front();
+  for (Lane& lane : lanes_)
+    if (!lane.in_flight_.empty())
+      if (auto failure = overdue(lane, now)) return failure;
+  return nullptr;
+}
+
+// Under the lock. Returns null if the oldest operation of the lane is not overdue.
+std::exception_ptr NcclCommunicator::overdue(const Lane& lane, Time now) const {
+  NcclOperation& operation = *lane.in_flight_.front();
   const auto arrived = static_cast<std::size_t>(std::ranges::count_if(operation.ranks, has_arrived));
   if (arrived == 0 || arrived != operation.arrived) {
     operation.arrived = arrived;
@@ -290,9 +348,9 @@ std::exception_ptr NcclCommunicator::overdue(Time now) {
                                  arrived < operation.ranks.size() ? "started" : "completed", timeout_.count());
   for (std::size_t rank = 0; rank < operation.ranks.size(); ++rank) {
     if (has_arrived(operation.ranks[rank])) continue;
-    const DeviceId device = devices_.devices.devices()[rank];
+    const DeviceId device = lane.ranks_[rank].device;
     text += fmt::format("; earlier work on {} has not completed, its device thread: {}", device.to_string(),
-                        device_activity(device));
+                        device_activity(detail::local_name(device, own_process())));
   }
   return error(CollectiveError::Kind::Timeout, text, request.caller.site);
 }
@@ -322,6 +380,7 @@ std::exception_ptr NcclCommunicator::failure_in_nccl() noexcept {
 void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
   std::vector<UniqueFunction<void()>> waiting;
   std::shared_ptr<void> quiesced;
+  bool was_creating = false;
   {
     const std::lock_guard lock(mutex_);
     if (aborted_ || state_ == State::Gone) return;
@@ -329,22 +388,35 @@ void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
     broken_ = cause;  // replaces the one of close(), which says less
     unusable_.store(true, std::memory_order_relaxed);
     if (state_ == State::Creating) {  // NCCL may never return from it
+      was_creating = true;
       created_.store(true, std::memory_order_release);
       waiting.swap(creation_callbacks_);
       quiesced.swap(quiesced_);
+      changed_.notify_all();
     }
-    in_flight_.abandon(abandoned_operations_);
+    for (Lane& lane : lanes_) lane.in_flight_.abandon(lane.abandoned_);
+    is_noted_ = false;
   }
   quiesced.reset();
+  detail::MarkScope marks;
   // No lock: no other thread uses these operations while telling_ is set. No allocation: if it failed, a rank would
   // not be notified.
-  for (const auto& operation : abandoned_operations_) {
-    for (NcclOperation::RankState& rank : operation->ranks) {
-      const std::shared_ptr<NcclLaunch> launch = std::move(rank.launch);  // it may refer to this object
-      if (launch != nullptr && !rank.completion->reached()) launch->fail(cause);
+  for_each_lane([&](Lane& lane) {
+    for (const auto& operation : lane.abandoned_) {
+      for (NcclOperation::RankState& rank : operation->ranks) {
+        const std::shared_ptr<NcclLaunch> launch = std::move(rank.launch);  // it may refer to this object
+        if (launch != nullptr && !rank.completion->reached()) launch->fail(cause);
+      }
     }
-  }
+  });
+  if (devices_.world) give_up(cause);
+  if (was_creating && devices_.world) leave_creation(cause);
   for (auto& then : waiting) then();
+  marks.when_noted([held = shared_from_this()] {
+    const std::lock_guard lock(held->mutex_);
+    held->is_noted_ = true;
+    held->changed_.notify_all();
+  });
   const std::lock_guard lock(mutex_);
   telling_ = false;
   changed_.notify_all();
@@ -379,12 +451,12 @@ void NcclCommunicator::begin_dismantling() noexcept {
 bool NcclCommunicator::wait_for_launched() noexcept {
   const Time soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
   std::shared_ptr<DeviceEvent> end;
+  poll();
   {
-    InFlightOperations::CompletedBatch completed(in_flight_);
     std::unique_lock lock(mutex_);
-    in_flight_.poll(completed);
-    if (aborted_ || in_flight_.empty()) return false;
-    for (const NcclOperation::RankState& rank : in_flight_.front()->ranks)
+    const auto busy = std::ranges::find_if(lanes_, [](const Lane& lane) { return !lane.in_flight_.empty(); });
+    if (aborted_ || busy == lanes_.end()) return false;
+    for (const NcclOperation::RankState& rank : busy->in_flight_.front()->ranks)
       if (rank.completion != nullptr && !rank.completion->reached()) end = rank.completion;
     if (end == nullptr) changed_.wait_until(lock, soon);
   }
@@ -398,13 +470,14 @@ void NcclCommunicator::dismantle() noexcept {
   bool aborted = false;
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !telling_; });  // the ranks poison their output before the kernels end
+    // The ranks of all processes poison their output before the kernels end.
+    changed_.wait(lock, [this] { return !aborted_ || (!telling_ && is_noted_); });
     aborted = aborted_;
   }
   if (devices_.is_lost()) {
     forget();
   } else if (aborted) {
-    abort_native();
+    abort_in_time();
   } else {
     destroy();
   }
@@ -421,8 +494,8 @@ void NcclCommunicator::dismantle() noexcept {
   changed_.notify_all();
 }
 
-// Revokes all communicators first, which neither blocks nor frees memory: launches in progress, which hold in_use, then
-// return.
+// Revokes all communicators first, which neither blocks for long nor frees memory: launches in progress, which hold
+// in_use, then return.
 void NcclCommunicator::abort_native() noexcept {
   opened()->abort();
   if (detail::nccl().revoke != nullptr)
@@ -430,7 +503,8 @@ void NcclCommunicator::abort_native() noexcept {
   std::vector<std::thread> threads;
   const auto abort_one = [](Comm& comm) {
     const std::lock_guard in_use(comm.in_use);
-    COX_NCCL_CHECK(nullptr, abort(take_native(comm)));
+    for (NcclComm native : take_natives(comm))
+      if (native != nullptr) COX_NCCL_CHECK(nullptr, abort(native));
   };
   for (const auto& comm : comms_) {
     try {
@@ -445,22 +519,29 @@ void NcclCommunicator::abort_native() noexcept {
 // Whether the abandoned operations have completed. They should do so at once; waits for them up to
 // patience_with_kernels.
 bool NcclCommunicator::wait_for_abandoned() noexcept {
-  InFlightOperations::Operations abandoned;
-  {
-    const std::lock_guard lock(mutex_);
-    abandoned.swap(abandoned_operations_);
-  }
   const Time deadline = std::chrono::steady_clock::now() + patience_with_kernels;
-  for (const auto& operation : abandoned)
-    for (const NcclOperation::RankState& rank : operation->ranks)
-      if (rank.completion != nullptr && !rank.completion->wait_until(deadline)) return false;
-  return true;
+  bool ended = true;
+  for_each_lane([&](Lane& lane) {
+    InFlightOperations::Operations abandoned;
+    {
+      const std::lock_guard lock(mutex_);
+      abandoned.swap(lane.abandoned_);
+    }
+    for (const auto& operation : abandoned)
+      for (const NcclOperation::RankState& rank : operation->ranks)
+        ended = ended && (rank.completion == nullptr || rank.completion->wait_until(deadline));
+  });
+  return ended;
 }
 
+// The parent has no operations, and NCCL requires more of those that destroy a non-blocking communicator: it is
+// aborted.
 void NcclCommunicator::destroy() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
-    COX_NCCL_CHECK(nullptr, destroy(take_native(*comm)));
+    const auto [native, parent] = take_natives(*comm);
+    COX_NCCL_CHECK(nullptr, destroy(native));
+    if (parent != nullptr) COX_NCCL_CHECK(nullptr, abort(parent));
   }
 }
 
@@ -468,14 +549,14 @@ void NcclCommunicator::destroy() noexcept {
 void NcclCommunicator::forget() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
-    static_cast<void>(take_native(*comm));
+    static_cast<void>(take_natives(*comm));
   }
 }
 
 // With in_use held. After this, begin_launch() throws.
-NcclComm NcclCommunicator::take_native(Comm& comm) noexcept {
+std::array<NcclComm, 2> NcclCommunicator::take_natives(Comm& comm) noexcept {
   comm.opened.reset();  // opened_ is released later
-  return std::exchange(comm.native, nullptr);
+  return {std::exchange(comm.native, nullptr), std::exchange(comm.parent, nullptr)};
 }
 
 bool NcclCommunicator::wait_until_destroyed(Time deadline) noexcept {

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <coxswain/collectives/nccl/completed_prefix.hpp>
 #include <coxswain/collectives/nccl/in_flight_operations.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl_creation.hpp>
 #include <coxswain/collectives/nccl/nccl_device_resources.hpp>
 #include <coxswain/collectives/nccl/nccl_operation.hpp>
+#include <coxswain/collectives/sequencer/world_order.hpp>
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/device_handle/base/unique_function.hpp>
 #include <coxswain/device_handle/queue/adaptive_mutex.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -23,13 +27,37 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace cox {
 
-/// The devices of an NcclCommunicator, and the functions by which it uses them.
+/// What an NcclCommunicator of several processes needs in addition.
+struct NcclWorldPart {
+  SharedCommunicator communicator;
+  CommunicatorNumber number{};  ///< Of the sequence of all ranks.
+  std::vector<int> ranks;       ///< Of this process, in the communicator.
+  /// Calls `met` when all processes are ready to create the communicators: with null, after which no operation of
+  /// several processes is released until end_meeting(); or with the reason why they will not be created. Once, on any
+  /// thread. Throws; then `met` is not called.
+  std::function<void(UniqueFunction<void(const std::exception_ptr& refusal)> met)> meet;
+  std::function<void()> end_meeting;  ///< Call once after `met` was called with null. Does not throw.
+  /// Refuses operations that are not released, in all processes. Does not throw.
+  std::function<void(const std::exception_ptr& why)> refuse;
+  /// Another process has marked an operation of this sequence as failed (NcclExchange::mark). Does not throw.
+  std::function<void(CommunicatorNumber sequence, std::uint64_t operation, const std::exception_ptr& why)> mark;
+  /// All operations of the rank up to this one have ended. Does not throw.
+  std::function<void(CommunicatorNumber sequence, std::size_t rank, std::uint64_t last)> ended;
+  /// How long a thread may take to leave NCCL after the communicators were given up. NCCL then holds it for good, and
+  /// `cannot_leave` is called, which should end the process.
+  std::chrono::milliseconds leave_within{10'000};
+  std::function<void(const std::string& text)> cannot_leave;
+};
+
+/// The devices of an NcclCommunicator that belong to this process, and the functions by which it uses them. Ranks, here
+/// and in NcclCommunicator, are those of this process, counted from 0 in the order of `devices`.
 struct NcclDevices {
-  CommunicationId devices;
+  CommunicationId devices;    ///< Of all processes.
   std::vector<int> ordinals;  ///< CUDA runtime device ordinals, by rank.
   /// Opens the devices. They stay open as long as the result is held. Called on a helper thread; may block and throw.
   std::function<std::shared_ptr<NcclDeviceResources>()> open;
@@ -38,12 +66,13 @@ struct NcclDevices {
   std::function<std::shared_ptr<void>()> quiesce;
   /// Whether the process has lost its GPUs. Then NCCL is not called any more.
   std::function<bool()> is_lost;
-  /// Called for completed operations.
+  /// Called for completed operations of all ranks.
   detail::InFlightOperations::CompletedCallback on_completed;
+  std::optional<NcclWorldPart> world = {};  ///< Nothing if all devices belong to this process.
 };
 
-/// NCCL's communicators of all ranks of a group. All ranks are in this process, so their communicators are created,
-/// aborted and destroyed together. Calls that may block in NCCL run on helper threads, which exist only for them:
+/// NCCL's communicators of the ranks of a communicator that belong to this process: they are created, aborted and
+/// destroyed together. Calls that may block in NCCL run on helper threads, which exist only for them:
 /// creation (with first operations of all ranks, so that later operations find them connected, T2), abort and
 /// destruction.
 ///
@@ -62,6 +91,12 @@ struct NcclDevices {
 /// `timeout`, or when it has not completed `timeout` after all have arrived. Then, and when NCCL reports an error, all
 /// ranks are notified. After that all of NCCL's communicators are revoked, then aborted (T8), so that kernels that wait
 /// in them end. Any thread.
+///
+/// If the communicator has ranks of other processes, NCCL is entered only when all processes are ready
+/// (NcclWorldPart::meet), and the creation can be cancelled at any time (NcclCreation). A failure that aborts the
+/// communicators is reported to the other processes (NcclExchange), and NCCL is aborted only when all of them have
+/// marked their launches as failed: after an abort, a kernel of NCCL can complete in another process with wrong
+/// results. NCCL does not report that another process is gone; lose_process() must be called.
 class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
  public:
   using Time = NcclOperation::Time;
@@ -98,15 +133,49 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   };
   /// Precondition: created(). Throws broken() if creation has failed, or the communicators are aborted or destroyed.
   /// Does not throw only because another rank has called close(): that rank may have completed its part of this
-  /// operation.
+  /// operation. `rank`: of lane().
   [[nodiscard]] LaunchLock begin_launch(std::size_t rank) const;
   /// Launches the rank's part of an operation with NCCL, on a stream of its device. Throws CollectiveError Backend.
   void launch(const LaunchLock& lock, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const;
-  /// Adds what the rank has launched, in the sequencer's order: moves the launches, and takes the operations out of
-  /// them. `completed_before`: the rank's launches up to this number on the communicator are known to have completed.
-  /// Throws broken() if the communicator was aborted: then the launches may never complete, and they are not notified.
-  /// Throws std::system_error, std::bad_alloc: then nothing has changed.
-  void add(std::size_t rank, std::span<std::shared_ptr<NcclLaunch>> launches, std::uint64_t completed_before);
+  /// The operations of one sequence: of all ranks, or the transfers between one of them and a rank of another process.
+  class Lane {
+   public:
+    /// A rank of this process: its device, and its number in the sequence.
+    struct Rank {
+      DeviceId device;
+      std::size_t in_sequence;
+    };
+    Lane(CommunicatorNumber number, std::optional<TransferRanks> transfer, std::vector<Rank> ranks,
+         detail::InFlightOperations::CompletedCallback on_completed)
+        : number_(number),
+          transfer_(transfer),
+          ranks_(std::move(ranks)),
+          ended_(ranks_.size()),
+          in_flight_(ranks_.size(), std::move(on_completed)) {}
+
+   private:
+    friend class NcclCommunicator;
+    const CommunicatorNumber number_;
+    const std::optional<TransferRanks> transfer_;
+    const std::vector<Rank> ranks_;
+    std::vector<detail::CompletedPrefix> ended_;  // by rank
+    detail::InFlightOperations in_flight_;
+    detail::InFlightOperations::Operations abandoned_;  // moved from in_flight_ by abort()
+  };
+  /// That of the operations of all ranks.
+  [[nodiscard]] Lane& lane() noexcept { return lanes_.front(); }
+  /// Finds or creates that of the transfers `transfer`, of which `rank` of this process is one end: rank 0 of the lane.
+  /// Throws std::bad_alloc.
+  [[nodiscard]] Lane& transfers(CommunicatorNumber number, TransferRanks transfer, Lane::Rank rank,
+                                detail::InFlightOperations::CompletedCallback on_completed);
+  /// An operation of the rank of the lane has ended without being launched: see NcclWorldPart::ended. Any thread.
+  void note_refused(Lane& lane, std::size_t rank, std::uint64_t sequence) noexcept;
+  /// Adds what the rank of the lane has launched, in the sequencer's order: moves the launches, and takes the
+  /// operations out of them. `completed_before`: the rank's launches up to this number on the communicator are known to
+  /// have completed. Throws broken() if the communicator was aborted: then the launches may never complete, and they
+  /// are not notified. Throws std::system_error, std::bad_alloc: then nothing has changed.
+  void add(Lane& lane, std::size_t rank, std::span<std::shared_ptr<NcclLaunch>> launches,
+           std::uint64_t completed_before);
 
   /// Notifies all launches that have not completed, then aborts NCCL's communicators. Idempotent.
   void abort(const std::exception_ptr& cause) noexcept;
@@ -125,11 +194,28 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// nothing if no operation is in flight. For the watch.
   [[nodiscard]] std::optional<Time> check_deadlines(Time now) noexcept;
 
+  // What happens in the world. These functions apply to the objects that find_or_create() has returned; they start
+  // helper threads, and do not block. They throw std::bad_alloc.
+
+  /// Another process has made the unique id of this communicator.
+  static void receive_id(const SharedCommunicator& communicator, const detail::NcclUniqueId& id);
+  /// Another process has marked an operation as failed, or all of them (0): see NcclExchange::mark. Calls `noted` when
+  /// this process, and those that it had to notify in turn, have marked it, too.
+  static void receive_mark(const SharedSequence& sequence, std::uint64_t operation, const std::exception_ptr& why,
+                           UniqueFunction<void()> noted);
+  /// The process (from 0) is gone: aborts the communicators with its devices, at the latest 0.1 s later. Operations
+  /// that complete until then have succeeded.
+  static void lose_process(std::uint16_t process, const std::exception_ptr& why);
+  /// The world is lost, or left: aborts the communicators of several processes. If `only_busy`, those that have
+  /// operations in flight, or are being created.
+  static void lose_world(const std::exception_ptr& why, bool only_busy);
+
  private:
   enum class State : std::uint8_t { New, Creating, Ready, Dismantling, Gone };
   struct Comm {
     std::mutex in_use;  // locked by a launch
     detail::NcclComm native = nullptr;
+    detail::NcclComm parent = nullptr;            // of several processes: see NcclCreation
     std::shared_ptr<NcclDeviceResources> opened;  // with its own count, so that launches of ranks do not share one
   };
 
@@ -141,8 +227,25 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
 
   void start_helper(const char* name, UniqueFunction<void()> function);
   void create() noexcept;
+  [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_all(std::shared_ptr<NcclDeviceResources>& opened);
+  [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_part(std::shared_ptr<NcclDeviceResources>& opened);
+  void meet();
+  [[nodiscard]] detail::NcclUniqueId exchange_id();
+  void end_creation() noexcept;
+  void leave_creation(const std::exception_ptr& cause) noexcept;
+  void give_up(const std::exception_ptr& cause) noexcept;
+  void abort_on_helper_thread(const std::exception_ptr& cause, std::chrono::milliseconds patience) noexcept;
+  void wait_for_completions(std::chrono::milliseconds at_most) noexcept;
+  void receive_mark(const std::optional<TransferRanks>& transfer, std::uint64_t operation,
+                    const std::exception_ptr& why) noexcept;
+  Lane& add_lane(CommunicatorNumber number, std::optional<TransferRanks> transfer, std::vector<Lane::Rank> ranks,
+                 detail::InFlightOperations::CompletedCallback on_completed);
+  void note_ended(Lane& lane, std::size_t rank, std::span<const std::uint64_t> sequences) noexcept;
+  [[nodiscard]] bool is_busy() noexcept;
+  [[nodiscard]] bool is_in_flight() const noexcept;
   void begin_quiescence();
   void dismantle() noexcept;
+  void abort_in_time() noexcept;
   bool wait_for_launched() noexcept;
   void abort_native() noexcept;
   bool wait_for_abandoned() noexcept;
@@ -151,9 +254,14 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void begin_dismantling() noexcept;
   void watch();
   void set_broken(const std::exception_ptr& cause) noexcept;
-  [[nodiscard]] static detail::NcclComm take_native(Comm& comm) noexcept;
+  [[nodiscard]] static std::array<detail::NcclComm, 2> take_natives(Comm& comm) noexcept;
+  template <class F>
+  void for_each_lane(F&& f) noexcept;
   [[nodiscard]] std::exception_ptr overdue(Time now);
+  [[nodiscard]] std::exception_ptr overdue(const Lane& lane, Time now) const;
   [[nodiscard]] std::exception_ptr failure_in_nccl() noexcept;
+
+  static bool for_one(const SharedCommunicator& communicator, const std::function<void(NcclCommunicator&)>& visit);
 
   const NcclDevices devices_;
   const std::chrono::milliseconds timeout_;
@@ -167,13 +275,17 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   bool telling_ = false;  // abort() is notifying the launches
   std::exception_ptr broken_;
   std::atomic<bool> unusable_{false};  // written with mutex_ held: creation failed or aborted; broken_ is set
-  Time creating_since_{};
+  Time creating_since_{};              // since when NCCL creates the communicators; Time::max(): not yet
+  std::shared_ptr<detail::NcclCreation> creation_;  // while NCCL creates those of several processes
+  std::optional<std::exception_ptr> met_;           // what NcclWorldPart::meet has reported
+  std::optional<detail::NcclUniqueId> id_;          // from another process
+  bool is_noted_ = true;                            // abort() was noted by the other processes
+  bool has_left_nccl_ = false;
   std::shared_ptr<void> quiesced_;   // while NCCL creates the communicators; released outside the lock
   bool creation_timed_out_ = false;  // NCCL has not returned from the creation in time
   std::shared_ptr<NcclDeviceResources> opened_;
   std::vector<UniqueFunction<void()>> creation_callbacks_;
-  detail::InFlightOperations in_flight_;
-  detail::InFlightOperations::Operations abandoned_operations_;  // moved from in_flight_ by abort()
+  std::list<Lane> lanes_;  // never shrinks
   bool watched_ = false;
   std::list<HelperThread> helpers_;
   std::mutex joining_;  // locked before mutex_, while finished helpers are joined

@@ -82,12 +82,26 @@ CommunicatorNumber Sequencer::open_transfers(CommunicatorNumber among, DeviceId 
   CommunicationId devices(std::array{from, to});
   if (!devices.spans_processes()) return insert(std::move(devices), timeout, std::nullopt);
   const CommunicatorSequence* const all = communicators_->find(among);
+  if (all == nullptr) throw closed(among);
+  const auto rank_of = [&](DeviceId device) { return static_cast<std::uint16_t>(all->devices().rank_of(device)); };
+  return open_part(among, std::move(devices), {.from = rank_of(from), .to = rank_of(to)}, timeout);
+}
+
+CommunicatorNumber Sequencer::open_creation(CommunicatorNumber among, std::chrono::milliseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  const CommunicatorSequence* const all = communicators_->find(among);
+  if (all == nullptr) throw closed(among);
+  return open_part(among, all->devices(), TransferRanks::of_creation(), timeout);
+}
+
+// Under the lock. Opens another sequence of a communicator of several processes.
+CommunicatorNumber Sequencer::open_part(CommunicatorNumber among, CommunicationId devices, TransferRanks part,
+                                        std::chrono::milliseconds timeout) {
+  const CommunicatorSequence* const all = communicators_->find(among);
   if (all == nullptr || all->shared() == nullptr) throw closed(among);
   if (world_lost_) std::rethrow_exception(world_lost_);
-  const auto rank_of = [&](DeviceId device) { return static_cast<std::uint16_t>(all->devices().rank_of(device)); };
   const CommunicatorNumber number =
-      insert(std::move(devices), timeout,
-             SharedSequence{all->shared()->communicator, TransferRanks{.from = rank_of(from), .to = rank_of(to)}});
+      insert(std::move(devices), timeout, SharedSequence{all->shared()->communicator, part});
   if (all->error()) communicators_->find(number)->refuse_from(1, all->error());
   return number;
 }
@@ -153,16 +167,31 @@ std::optional<SharedSequence> Sequencer::shared(CommunicatorNumber communicator)
 }
 
 bool Sequencer::release(const CollectiveId& operation) {
-  bool right = true;
   std::unique_ptr<CommunicatorSequence> removed;
-  const bool open = change(operation.communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
-    right = among.note_released(operation.sequence);
-    if (right) communicators_->resolve_ready(among, grants);
-    remove_if_answered(among, removed);
-  });
-  if (open && right) return true;
-  const std::lock_guard lock(mutex_);
-  return world_lost_ != nullptr;  // then it has been refused meanwhile
+  std::unique_lock lock(mutex_);
+  if (frozen_ != 0) {
+    const CommunicatorSequence* const among = communicators_->find(operation.communicator);
+    if (among == nullptr || !among->is_asked(operation.sequence)) return world_lost_ != nullptr;
+    kept_releases_.push_back(operation);
+    return true;
+  }
+  ++releasing_;
+  const bool right = release_now(operation, removed);
+  drain_queues(lock);
+  if (--releasing_ == 0) released_.notify_all();
+  return right || world_lost_ != nullptr;  // lost: then it has been refused meanwhile
+}
+
+// Under the lock; drain_queues() must follow. Returns false if the operation was not asked for, or is refused already.
+bool Sequencer::release_now(const CollectiveId& operation, std::unique_ptr<CommunicatorSequence>& removed) noexcept {
+  CommunicatorSequence* const among = communicators_->find(operation.communicator);
+  if (among == nullptr || !among->note_released(operation.sequence)) return false;
+  if (among->shared()->transfer == TransferRanks::of_creation()) freeze_clock();
+  CollectiveSubmissions grants;
+  communicators_->resolve_ready(*among, grants);
+  remove_if_answered(*among, removed);
+  enqueue(grants);
+  return true;
 }
 
 void Sequencer::refuse(const CollectiveId& operation, const std::exception_ptr& why) {
@@ -523,15 +552,31 @@ bool Sequencer::refuses_all_of(CommunicatorNumber communicator, std::size_t rank
 }
 
 void Sequencer::freeze() noexcept {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  freeze_clock();
+  released_.wait(lock, [this] { return releasing_ == 0; });
+}
+
+// Under the lock.
+void Sequencer::freeze_clock() noexcept {
   if (frozen_++ == 0) frozen_since_ = options_.now();
 }
 
+// The kept releases follow in their order, until one of them freezes again: that of a creation.
 void Sequencer::thaw() noexcept {
-  {
-    const std::lock_guard lock(mutex_);
+  for (;;) {
+    std::unique_ptr<CommunicatorSequence> removed;
+    std::unique_lock lock(mutex_);
     if (--frozen_ != 0) return;
     communicators_->postpone(options_.now() - frozen_since_);
+    if (kept_releases_.empty()) break;
+    freeze_clock();  // so that the leader's next release is kept, too, until these have been passed on
+    ++releasing_;
+    const CollectiveId next = kept_releases_.front();
+    kept_releases_.pop_front();
+    static_cast<void>(release_now(next, removed));  // false: it has been refused meanwhile
+    drain_queues(lock);
+    if (--releasing_ == 0) released_.notify_all();
   }
   watchdog_.recheck();
 }

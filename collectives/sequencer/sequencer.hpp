@@ -13,8 +13,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <list>
@@ -105,6 +107,10 @@ class Sequencer {
   /// to this process, no other process knows it. Throws as open(), and Aborted (closed).
   [[nodiscard]] CommunicatorNumber open_transfers(CommunicatorNumber among, DeviceId from, DeviceId to,
                                                   std::chrono::milliseconds timeout);
+  /// Opens the sequence of the creation of NCCL's communicators, of a communicator of several processes. It has one
+  /// operation: its release means that the other processes are ready, too, and calls freeze() before any operation with
+  /// a later turn is released. The launches must cause one call of thaw(). Throws as open_transfers().
+  [[nodiscard]] CommunicatorNumber open_creation(CommunicatorNumber among, std::chrono::milliseconds timeout);
   /// Submits a rank's next operation. Returns its number on the communicator: a rank's n-th submission is always
   /// operation n. The operation is refused for all ranks, including those that submit it later, if the ranks' requests
   /// differ (CollectiveError Mismatch), if a rank cannot take part (RankFailed), or if this submission would make
@@ -151,7 +157,9 @@ class Sequencer {
   std::optional<Time> expire(Time now);
 
   /// Stops the clock of the deadlines until thaw(), which postpones all pending deadlines by the time in between. For
-  /// the time in which ranks are prevented from submitting through no fault of their own. May be nested.
+  /// the time in which ranks are prevented from submitting through no fault of their own. Releases of the leader are
+  /// kept until then: when this returns, all launches that it has released have been passed to their launch threads,
+  /// and there will be no others. May be nested. Blocks while a thread passes on a release of the leader.
   void freeze() noexcept;
   void thaw() noexcept;
 
@@ -237,6 +245,11 @@ class Sequencer {
                                                      std::vector<std::string>& texts);
   [[nodiscard]] std::optional<Time> look(Time now);
   [[nodiscard]] detail::StalledOperation stall(CommunicatorNumber communicator) const noexcept;
+  [[nodiscard]] CommunicatorNumber open_part(CommunicatorNumber among, CommunicationId devices, TransferRanks part,
+                                             std::chrono::milliseconds timeout);
+  [[nodiscard]] bool release_now(const CollectiveId& operation,
+                                 std::unique_ptr<detail::CommunicatorSequence>& removed) noexcept;
+  void freeze_clock() noexcept;
 
   const SequencerOptions options_;
   mutable detail::AdaptiveMutex mutex_;  // locked before those of the watchdog and the recorders
@@ -258,7 +271,10 @@ class Sequencer {
   std::uint64_t opened_ = 0;
   std::size_t frozen_ = 0;  // calls of freeze() without thaw()
   Time frozen_since_{};
-  bool has_begun_ = false;  // an operation has begun since the watchdog's last check
+  std::deque<CollectiveId> kept_releases_;  // of the leader, in its order; empty unless frozen_ != 0
+  std::size_t releasing_ = 0;               // number of threads that pass on releases of the leader
+  std::condition_variable_any released_;    // releasing_ became 0
+  bool has_begun_ = false;                  // an operation has begun since the watchdog's last check
   Watchdog watchdog_;
 };
 

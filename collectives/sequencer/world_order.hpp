@@ -18,6 +18,10 @@ struct TransferRanks {
   std::uint16_t from;
   std::uint16_t to;
 
+  /// No transfer: the sequence whose only operation is the creation of NCCL's communicators, as all processes do it
+  /// together.
+  [[nodiscard]] static constexpr TransferRanks of_creation() noexcept { return {.from = 0xfffe, .to = 0xfffe}; }
+
   friend bool operator==(const TransferRanks&, const TransferRanks&) = default;
 };
 
@@ -29,8 +33,8 @@ struct SharedCommunicator {
   friend bool operator==(const SharedCommunicator&, const SharedCommunicator&) = default;
 };
 
-/// Names a sequence of operations in the same way in all processes: that of all ranks, or of the transfers in one
-/// direction between two ranks.
+/// Names a sequence of operations in the same way in all processes: that of all ranks, of the transfers in one
+/// direction between two ranks, or of the creation of NCCL's communicators.
 struct SharedSequence {
   SharedCommunicator communicator;
   std::optional<TransferRanks> transfer = std::nullopt;  ///< nothing: of all ranks

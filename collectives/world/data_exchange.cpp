@@ -1,6 +1,6 @@
 #include <coxswain/collectives/world/data_exchange.hpp>
 
-#include <coxswain/collectives/world/control_link.hpp>
+#include <coxswain/collectives/link/control_link.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 

@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/leader/follower.hpp>
 #include <coxswain/collectives/leader/world_message.hpp>
-#include <coxswain/collectives/world/data_link.hpp>
+#include <coxswain/collectives/link/data_link.hpp>
 #include <coxswain/collectives/world/rank_exchange.hpp>
 
 #include <atomic>

@@ -1,5 +1,7 @@
 #include <coxswain/collectives/world/leader_service.hpp>
 
+#include <coxswain/collectives/link/clock_offset.hpp>
+#include <coxswain/collectives/nccl/device_versions.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 
@@ -17,10 +19,6 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t most_unidentified = 4096;  // connections that have not said who they are
 constexpr std::chrono::seconds successor_connects_within{30};
-
-std::uint64_t nanoseconds_of(LeaderService::Time time) noexcept {
-  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
-}
 
 }  // namespace
 
@@ -131,6 +129,10 @@ std::string LeaderService::objection_to(const Hello& hello) const {
   if (hello.process >= facts_.size() || hello.process == options_.own)
     return fmt::format("there is no process {}", hello.process);
   if (hello.facts.host.empty()) return "it has no host name";
+  for (std::uint16_t process = 0; process < facts_.size(); ++process)
+    if (process != hello.process && differ_in_nccl(facts_[process].versions, hello.facts.versions))
+      return fmt::format("it uses {}, but process {} uses {}: NCCL must have one version in all processes",
+                         hello.facts.versions, process, facts_[process].versions);
   const ProcessFacts& known = facts_[hello.process];
   if (!leader_) {
     if (!known.host.empty())

@@ -2,8 +2,8 @@
 
 #include <coxswain/collectives/leader/leader.hpp>
 #include <coxswain/collectives/leader/world_message.hpp>
-#include <coxswain/collectives/world/control_link.hpp>
-#include <coxswain/collectives/world/silence.hpp>
+#include <coxswain/collectives/link/control_link.hpp>
+#include <coxswain/collectives/link/silence.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <boost/asio/io_context.hpp>

@@ -2,6 +2,8 @@
 
 #include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/collectives/discovery/discover.hpp>
+#include <coxswain/collectives/nccl/device_versions.hpp>
+#include <coxswain/collectives/nccl/nccl_exchange.hpp>
 #include <coxswain/collectives/world/rank_exchange.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
 #include <coxswain/collectives/world/world_session.hpp>
@@ -61,6 +63,7 @@ World World::join(const std::vector<DeviceId>& devices, const WorldOptions& opti
       detail::world::SessionOptions{
           .place = place,
           .devices = devices,
+          .versions = detail::device_versions(devices),
           .max_ahead = static_cast<std::size_t>(now.get<std::uint64_t>("collectives.max_ahead")),
           .heartbeat = heartbeat,
           .silence = silence},
@@ -70,6 +73,7 @@ World World::join(const std::vector<DeviceId>& devices, const WorldOptions& opti
   of_process.session = session;
   detail::set_own_process(static_cast<std::uint16_t>(place.process + 1));
   detail::RankExchange::set_of_process(&session->exchange());
+  detail::NcclExchange::set_of_process(&session->marks());
   for (const auto& facts : session->processes())
     world.processes_.push_back({.host = facts.host, .pid = facts.pid, .devices = facts.devices});
   world.session_ = std::move(session);

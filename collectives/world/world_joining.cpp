@@ -86,6 +86,7 @@ ProcessFacts WorldSession::own_facts() const {
   facts.host = options_.place.host;
   facts.pid = static_cast<std::uint64_t>(::getpid());
   facts.restart = options_.place.restart;
+  facts.versions = options_.versions;
   error_code ignored;
   const auto endpoint = data_acceptor_.local_endpoint(ignored);
   facts.data_address = endpoint.address().to_string();

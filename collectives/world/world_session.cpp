@@ -1,5 +1,7 @@
 #include <coxswain/collectives/world/world_session.hpp>
 
+#include <coxswain/collectives/nccl/nccl_communicator.hpp>
+#include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/world_process.hpp>
@@ -24,10 +26,6 @@ using std::chrono::steady_clock;
 constexpr std::chrono::milliseconds last_data_after{500};
 constexpr std::chrono::seconds gone_within{2};
 
-std::uint64_t nanoseconds_of(WorldSession::Time time) noexcept {
-  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
-}
-
 double seconds(std::chrono::nanoseconds time) noexcept { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
@@ -44,6 +42,7 @@ WorldSession::WorldSession(SessionOptions options, Sequencer& sequencer)
       exchange_(
           options_.place.processes, [this](std::uint16_t process) { return name_of_process(process); },
           [this](std::uint16_t process, const std::string& why) { data_link_ended(process, why); }),
+      marks_([this](Message message) { send_to_leader(std::move(message)); }),
       max_ahead_(options_.max_ahead),
       is_gone_(options_.place.processes),
       is_missing_(options_.place.processes) {}
@@ -92,7 +91,13 @@ void WorldSession::note_lost(std::uint16_t process, Kind kind, const std::string
     is_missing_[process] = true;
   }
   changed_.notify_all();
+  lose_device_work(process, kind, text);
   lose_data(process, kind, text);
+}
+
+// NCCL does not notice that a process is gone: its kernels would wait for that process.
+void WorldSession::lose_device_work(std::uint16_t process, Kind kind, const std::string& text) {
+  NcclCommunicator::lose_process(process, collective_error(kind, text));
 }
 
 // What a process has sent before it ended may still arrive: its connection ends after that. So this waits for it,
@@ -117,6 +122,7 @@ void WorldSession::handle(Message message) {
     if (joined->process < facts_.size()) note_joined(joined->process, std::move(joined->facts));
     return;
   }
+  if (marks_.handle(message)) return;
   if (!follower_.handle(message))
     lose_world("the leader has released an operation that this process has not submitted");
 }
@@ -193,6 +199,7 @@ void WorldSession::send_heartbeats() {
       lose_world(fmt::format("{} has been silent for {:.1f} s (setting world.silence)", name_of_leader(),
                              seconds(now - to_leader_->last_heard())));
   }
+  DeadlineWatch<NcclCommunicator>::of_process().for_each([](NcclCommunicator& nccl) { nccl.poll(); });
   sequencer_.report_completed();
   heartbeat_timer_.expires_after(options_.heartbeat);
   heartbeat_timer_.async_wait([this](const error_code& failed) {
@@ -213,8 +220,19 @@ void WorldSession::lose_world(const std::string& why) noexcept {
   const std::exception_ptr lost = collective_error(Kind::WorldGone, why);
   sequencer_.lose_world(lost);
   exchange_.lose_all(lost);
+  lose_device_world(lost, false);
   close_links();
   changed_.notify_all();
+}
+
+// `only_busy`: the process leaves in good order, so that communicators without operations in flight are destroyed later
+// with their devices, as NCCL prefers.
+void WorldSession::lose_device_world(const std::exception_ptr& why, bool only_busy) noexcept {
+  try {
+    NcclCommunicator::lose_world(why, only_busy);
+  } catch (...) {  // no memory: they are overdue after collectives.timeout
+  }
+  if (!only_busy) marks_.lose_all();
 }
 
 void WorldSession::close_links() noexcept {
@@ -229,7 +247,9 @@ void WorldSession::leave(Time deadline) noexcept {
     if (std::exchange(is_left_, true)) return;
   }
   if (thread_.joinable()) {
-    sequencer_.lose_world(collective_error(Kind::WorldGone, "this process has left its world"));
+    const std::exception_ptr left = collective_error(Kind::WorldGone, "this process has left its world");
+    sequencer_.lose_world(left);
+    lose_device_world(left, true);
     send_to_leader(Bye{.text = ""});
     std::unique_lock lock(mutex_);
     // The leader waits for the others; they wait until the leader has heard that they leave.
@@ -242,6 +262,7 @@ void WorldSession::leave(Time deadline) noexcept {
     thread_.join();
   }
   exchange_.lose_all(collective_error(Kind::WorldGone, "this process has left its world"));
+  marks_.lose_all();
   close_links();
 }
 

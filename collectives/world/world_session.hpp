@@ -3,13 +3,14 @@
 #include <coxswain/collectives/discovery/world_place.hpp>
 #include <coxswain/collectives/leader/follower.hpp>
 #include <coxswain/collectives/leader/world_message.hpp>
+#include <coxswain/collectives/link/clock_offset.hpp>
+#include <coxswain/collectives/link/control_link.hpp>
+#include <coxswain/collectives/link/data_link.hpp>
+#include <coxswain/collectives/link/silence.hpp>
 #include <coxswain/collectives/sequencer/sequencer.hpp>
-#include <coxswain/collectives/world/clock_offset.hpp>
-#include <coxswain/collectives/world/control_link.hpp>
 #include <coxswain/collectives/world/data_exchange.hpp>
-#include <coxswain/collectives/world/data_link.hpp>
 #include <coxswain/collectives/world/leader_service.hpp>
-#include <coxswain/collectives/world/silence.hpp>
+#include <coxswain/collectives/world/mark_exchange.hpp>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -33,6 +34,7 @@ namespace cox::detail::world {
 struct SessionOptions {
   WorldPlace place{};
   std::vector<DeviceId> devices{};  ///< of this process, by their names in it
+  std::string versions{};           ///< ProcessFacts::versions
   std::size_t max_ahead = 1024;     ///< of the leader counts: see LeaderOptions
   std::chrono::nanoseconds heartbeat{std::chrono::seconds(1)};
   std::chrono::nanoseconds silence{std::chrono::seconds(30)};
@@ -56,6 +58,7 @@ class WorldSession {
   void leave(Time deadline) noexcept;
 
   [[nodiscard]] DataExchange& exchange() noexcept { return exchange_; }
+  [[nodiscard]] MarkExchange& marks() noexcept { return marks_; }
   /// By number.
   [[nodiscard]] std::vector<ProcessFacts> processes() const;
   /// Blocks until no process is gone, or the deadline. Returns whether none is. Throws CollectiveError WorldGone.
@@ -85,11 +88,13 @@ class WorldSession {
   void note_lost(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
   void note_joined(std::uint16_t process, ProcessFacts facts);
   void lose_data(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
+  void lose_device_work(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
   void handle(Message message);
   void send_heartbeats();
   void note_heartbeat(const Heartbeat& heartbeat);
   void data_link_ended(std::uint16_t process, const std::string& why);
   void lose_world(const std::string& why) noexcept;
+  void lose_device_world(const std::exception_ptr& why, bool only_busy) noexcept;
   [[nodiscard]] bool is_lost();
   void close_links() noexcept;
   void drain_own();
@@ -118,6 +123,7 @@ class WorldSession {
   std::uint64_t leader_sent_ = 0;  // its last heartbeat's Heartbeat::sent; 0: there was none
   Time leader_heard_{};            // when that one came
   DataExchange exchange_;
+  MarkExchange marks_;
   std::string refused_;  // why the leader has refused this process, or why it cannot be reached
   bool is_welcome_ = false;
   bool is_successor_ = false;                                         // this process: the world has been started before

@@ -150,7 +150,7 @@ class Bench {
         nccl->launch(launching, rank, calls, nullptr);
         launched.push_back(of->launched(rank));
       }
-      nccl->add(rank, launched, completed_before[rank]);
+      nccl->add(nccl->lane(), rank, launched, completed_before[rank]);
       return true;
     } catch (...) {
       for (Operation* const of : all) of->parts[rank].error = std::current_exception();
@@ -207,6 +207,8 @@ class Bench {
     }
     [[nodiscard]] CUstream_st* stream(std::size_t) const noexcept override { return nullptr; }
     [[nodiscard]] void* scratch(std::size_t rank) const noexcept override { return scratch_[rank].data(); }
+    [[nodiscard]] std::shared_ptr<void> make_current(std::size_t) const override { return nullptr; }
+    [[nodiscard]] bool is_idle(std::size_t) const override { return true; }
     void synchronize(std::size_t) const override {}
 
    private:
@@ -304,7 +306,7 @@ TEST_CASE("What a rank has launched before it closes is launched by the others a
     bench.nccl->close();
     bench.nccl->launch(launching, 1, {{.request = {.count = 4}}}, nullptr);
     std::shared_ptr<NcclLaunch> launched = operation.launched(1);
-    bench.nccl->add(1, {&launched, 1}, 0);
+    bench.nccl->add(bench.nccl->lane(), 1, {&launched, 1}, 0);
     REQUIRE(bench.launch(operation, 2));
   }
   CHECK_FALSE(bench.nccl->wait_until_destroyed({}));

@@ -148,6 +148,12 @@ CUresult cuStreamSynchronize(CUstream stream) {
   fake_world().done.wait(lock, [&] { return fake_state().faulted || stream == nullptr || stream->work.empty(); });
   return fake_state().faulted ? fake_fault : CUDA_SUCCESS;
 }
+CUresult cuStreamQuery(CUstream stream) {
+  const auto lock = lock_fake();
+  if (const CUresult refused = refuse_in_capture(); refused != CUDA_SUCCESS) return refused;
+  if (fake_state().faulted) return fake_fault;
+  return stream->work.empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   const auto lock = lock_fake();
   *status = stream != CU_STREAM_LEGACY && stream->capture != nullptr ? CU_STREAM_CAPTURE_STATUS_ACTIVE

@@ -1,12 +1,21 @@
 // A library that stands in for NCCL where there is no GPU, and where NCCL must fail.
 #include <coxswain/tests/fake_nccl/fake_nccl.hpp>
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
 using cox::test::FakeNccl;
+using cox::test::FakeNcclShared;
 using Operation = FakeNccl::Operation::Kind;
 
 struct ncclComm {
@@ -14,13 +23,36 @@ struct ncclComm {
   int rank;
   int ranks;
   std::shared_ptr<std::atomic<bool>> given_up = std::make_shared<std::atomic<bool>>(false);
+  // Of several processes:
+  std::string file{};
+  std::shared_ptr<FakeNcclShared> shared{};
+  bool blocking = true;
+  std::uint32_t splits = 0;
+  ncclComm* child = nullptr;           // of the split that is in progress
+  ncclComm** child_to_tell = nullptr;  // where the caller expects it
 };
 
 namespace {
 
+struct FakeUniqueId {
+  char name[128];
+};
+/// The first members of ncclConfig_t.
+struct FakeConfig {
+  std::size_t size;
+  unsigned magic;
+  unsigned version;
+  int blocking;
+  int sizes[3];
+  const char* net;
+  int others[2];
+  const char* name;
+};
+
 constexpr int success = 0;
 constexpr int internal_error = 3;
 constexpr int invalid_argument = 4;
+constexpr int in_progress = 7;
 
 FakeNccl& state() {
   static auto& state = *new FakeNccl;
@@ -74,7 +106,14 @@ int launch_grouped() {
   return success;
 }
 
+// COX_FAKE_NCCL_DIES names a function in which the process is killed: init, split or operation.
+void die_if_asked(const char* function) {
+  const char* const where = std::getenv("COX_FAKE_NCCL_DIES");
+  if (where != nullptr && std::string(where) == function) ::raise(SIGKILL);
+}
+
 int enqueue(const ncclComm* comm, FakeNccl::Operation operation, const char* function = __builtin_FUNCTION()) {
+  die_if_asked("operation");
   {
     const std::lock_guard lock(state().mutex);
     if (!is_open(comm, function)) return invalid_argument;
@@ -84,16 +123,80 @@ int enqueue(const ncclComm* comm, FakeNccl::Operation operation, const char* fun
     operation.rank = comm->rank;
     operation.ranks = comm->ranks;
     operation.given_up = comm->given_up;
+    operation.shared = comm->shared;
+    if (comm->shared != nullptr && !comm->blocking) state().misuse.push_back("a launch on a non-blocking communicator");
   }
   if (open_groups == 0) return launch({std::move(operation)});
   grouped.push_back(std::move(operation));
   return success;
 }
 
+// Under the lock. What the others wait for does not come any more: their operations end, with anything as the result.
+void tell_aborted(const ncclComm& comm) {
+  if (comm.shared == nullptr) return;
+  comm.shared->ranks[static_cast<std::size_t>(comm.rank)].aborted.store(1);
+  ::unlink(comm.file.c_str());
+}
+
+std::shared_ptr<FakeNcclShared> map(const std::string& file) {
+  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0 || ::ftruncate(fd, FakeNcclShared::bytes) != 0) return nullptr;
+  void* const found = ::mmap(nullptr, FakeNcclShared::bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ::close(fd);
+  if (found == MAP_FAILED) return nullptr;
+  return {static_cast<FakeNcclShared*>(found), [](FakeNcclShared* shared) { ::munmap(shared, FakeNcclShared::bytes); }};
+}
+
+// Under the lock.
+ncclComm* attach(const std::string& file, int rank, int ranks, bool blocking) {
+  static std::uint64_t last = std::uint64_t{1} << 32U;
+  auto shared = map(file);
+  if (shared == nullptr) return nullptr;
+  auto* const comm = new ncclComm{.communicator = ++last, .rank = rank, .ranks = ranks};
+  comm->file = file;
+  comm->blocking = blocking;
+  comm->shared = std::move(shared);
+  comm->shared->ranks[static_cast<std::size_t>(rank)].attached.store(1);
+  open_comms().insert(comm);
+  ++state().live;
+  return comm;
+}
+
+bool all_attached(const ncclComm& comm) {
+  for (int rank = 0; rank < comm.ranks; ++rank)
+    if (comm.shared->ranks[static_cast<std::size_t>(rank)].attached.load() == 0) return false;
+  return true;
+}
+
+// Under the lock. Whether what was asked of the communicator is still in progress.
+bool is_in_progress(ncclComm& comm) {
+  if (comm.shared == nullptr) return false;
+  if (!all_attached(comm)) return true;
+  if (comm.child != nullptr) {
+    if (!all_attached(*comm.child)) return true;
+    ::unlink(comm.child->file.c_str());
+    *comm.child_to_tell = std::exchange(comm.child, nullptr);
+  }
+  ::unlink(comm.file.c_str());
+  return false;
+}
+
 int end(ncclComm* comm, FakeNccl::Kind kind, const char* function) {
+  const auto held = [] {
+    const std::lock_guard lock(state().mutex);
+    return state().hold_abort;
+  };
+  while (kind == FakeNccl::Kind::Abort && held()) std::this_thread::yield();
   const std::lock_guard lock(state().mutex);
   if (!is_open(comm, function)) return invalid_argument;
   state().calls.push_back({kind, comm->rank});
+  if (kind == FakeNccl::Kind::Abort) tell_aborted(*comm);
+  if (comm->child != nullptr) {  // a split that has not ended
+    ::unlink(comm->child->file.c_str());
+    open_comms().erase(comm->child);
+    --state().live;
+    delete comm->child;
+  }
   open_comms().erase(comm);
   --state().live;
   if (kind == FakeNccl::Kind::Abort) comm->given_up->store(true);
@@ -138,14 +241,64 @@ int ncclCommRevoke(ncclComm* comm, int) {
   const std::lock_guard lock(state().mutex);
   if (!is_open(comm, "ncclCommRevoke")) return invalid_argument;
   state().calls.push_back({FakeNccl::Kind::Revoke, comm->rank});
+  tell_aborted(*comm);
   comm->given_up->store(true);
   return fails() ? internal_error : success;
 }
 int ncclCommGetAsyncError(ncclComm* comm, int* error) {
   const std::lock_guard lock(state().mutex);
   if (!is_open(comm, "ncclCommGetAsyncError")) return invalid_argument;
-  *error = state().async_error;
+  *error = is_in_progress(*comm) ? in_progress : state().async_error;
   return success;
+}
+
+// The id is the name of the file that the ranks share.
+int ncclGetUniqueId(FakeUniqueId* id) {
+  const std::lock_guard lock(state().mutex);
+  state().calls.push_back({FakeNccl::Kind::UniqueId, -1});
+  if (fails()) return internal_error;
+  // In the folder of a world of one host, whoever ends there and how: it is removed with its contents.
+  const char* const world = std::getenv("COX_WORLD");
+  const std::string place = world == nullptr ? "" : world;
+  std::string file = (place.starts_with("file:") ? place.substr(5) : "/dev/shm") + "/cox_fake_nccl_XXXXXX";
+  const int fd = ::mkstemp(file.data());
+  if (fd < 0) return internal_error;
+  ::close(fd);
+  static struct Made {
+    ~Made() {
+      for (const std::string& each : files) ::unlink(each.c_str());
+    }
+    std::vector<std::string> files;
+  } made;  // for ids that are never used
+  made.files.push_back(file);
+  std::snprintf(id->name, sizeof id->name, "%s", file.c_str());
+  return success;
+}
+int ncclCommInitRankConfig(ncclComm** comm, int ranks, FakeUniqueId id, int rank, FakeConfig* config) {
+  die_if_asked("init");
+  const std::lock_guard lock(state().mutex);
+  state().calls.push_back({FakeNccl::Kind::InitRank, rank});
+  if (config->magic != 0xcafebeef || config->size < sizeof(FakeConfig) || ranks > int{FakeNcclShared::most_ranks})
+    return invalid_argument;
+  if (config->blocking != 0) state().misuse.push_back("a creation that cannot be aborted");
+  state().names.emplace_back(config->name == nullptr ? "" : config->name);
+  if (fails()) return internal_error;
+  *comm = attach(id.name, rank, ranks, config->blocking != 0);
+  return *comm == nullptr ? internal_error : in_progress;
+}
+int ncclCommSplit(ncclComm* comm, int color, int key, ncclComm** child, FakeConfig* config) {
+  die_if_asked("split");
+  const std::lock_guard lock(state().mutex);
+  if (!is_open(comm, "ncclCommSplit")) return invalid_argument;
+  state().calls.push_back({FakeNccl::Kind::Split, comm->rank});
+  if (color != 0 || key != comm->rank || is_in_progress(*comm))
+    state().misuse.push_back("a split that this does not know");
+  if (fails()) return internal_error;
+  *child = nullptr;
+  comm->child =
+      attach(comm->file + "." + std::to_string(++comm->splits), comm->rank, comm->ranks, config->blocking != 0);
+  comm->child_to_tell = child;
+  return comm->child == nullptr ? internal_error : in_progress;
 }
 
 int ncclGroupStart() {
@@ -156,6 +309,7 @@ int ncclGroupStart() {
   --open_groups;
   return internal_error;
 }
+// A group of creations ends at once, as those of non-blocking communicators do.
 int ncclGroupEnd() {
   {
     const std::lock_guard lock(state().mutex);

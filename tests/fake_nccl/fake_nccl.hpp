@@ -1,5 +1,7 @@
 #pragma once
 
+#include <coxswain/tests/fake_nccl/fake_nccl_world.hpp>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +17,19 @@ namespace cox::test {
 /// name of the function cox_fake_nccl. What is called is noted, misuse too. Nothing is moved or computed, unless the
 /// test says how.
 struct FakeNccl {
-  enum class Kind { Create, Destroy, Abort, Revoke, Enqueue, AsyncError, GroupStart, GroupEnd };
+  enum class Kind {
+    Create,
+    Destroy,
+    Abort,
+    Revoke,
+    Enqueue,
+    AsyncError,
+    GroupStart,
+    GroupEnd,
+    UniqueId,
+    InitRank,
+    Split
+  };
   struct Call {
     Kind kind;
     int rank;  ///< -1: of none
@@ -36,6 +50,7 @@ struct FakeNccl {
     int rank = 0;
     int ranks = 0;
     std::shared_ptr<const std::atomic<bool>> given_up{};  ///< the rank need not go on
+    std::shared_ptr<FakeNcclShared> shared{};             ///< of a communicator of several processes
   };
 
   std::mutex mutex;  // of all below
@@ -48,6 +63,8 @@ struct FakeNccl {
   int calls_until_failure = -1;     ///< Of those that can fail: so many succeed, then one fails; -1: none does.
   int async_error = 0;              ///< What communicators tell when they are asked: an ncclResult_t.
   bool hold_creation = false;       ///< ncclCommInitAll does not return as long as this is so.
+  bool hold_abort = false;          ///< ncclCommAbort does not return as long as this is so.
+  std::vector<std::string> names;   ///< commName of the communicators that were initialised by rank
 
   [[nodiscard]] std::size_t count(Kind kind) const {
     std::size_t found = 0;

@@ -14,6 +14,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -39,8 +41,10 @@ using MeetingKey = std::tuple<std::uint64_t, int, int, std::uint64_t>;
 
 /// What a rank was asked for in one launch, and where it meets the others.
 struct Launch {
+  enum class Step : std::uint8_t { Begun, Written, Done };
   std::vector<Operation> operations;
-  std::vector<std::shared_ptr<Meeting>> meetings;
+  std::vector<std::shared_ptr<Meeting>> meetings;  // empty if other processes take part
+  std::vector<Step> steps;                         // of each operation, if other processes take part
 };
 
 struct Meetings {
@@ -138,8 +142,150 @@ void perform(Meeting& meeting) {
   meeting.over = true;
 }
 
+// Between processes
+// --------------------------------------------------------------------------------------------------------------------
+
+bool is_transfer(Kind kind) { return kind == Kind::Send || kind == Kind::Receive; }
+
+std::size_t input_bytes(const Operation& operation) {
+  const std::size_t bytes = operation.count * element_size(element_type(operation.type));
+  switch (operation.kind) {
+    case Kind::ReduceScatter: return bytes * static_cast<std::size_t>(operation.ranks);
+    case Kind::Broadcast: return operation.rank == operation.peer ? bytes : 0;
+    case Kind::Receive: return 0;
+    default: return bytes;
+  }
+}
+std::size_t output_bytes(const Operation& operation) {
+  const std::size_t bytes = operation.count * element_size(element_type(operation.type));
+  switch (operation.kind) {
+    case Kind::AllGather: return bytes * static_cast<std::size_t>(operation.ranks);
+    case Kind::Reduce: return operation.rank == operation.peer ? bytes : 0;
+    case Kind::Send: return 0;
+    default: return bytes;
+  }
+}
+
+// All inputs are there.
+void perform_shared(const Operation& operation) {
+  FakeNcclShared& shared = *operation.shared;
+  Meeting inputs;
+  std::vector<Operation> ranks;
+  for (int rank = 0; rank < operation.ranks; ++rank) {
+    ranks.push_back(operation);
+    ranks.back().source = shared.input(static_cast<std::size_t>(rank));
+  }
+  for (const Operation& rank : ranks) inputs.arrived.push_back(&rank);
+  auto* const destination = static_cast<std::byte*>(operation.destination);
+  const std::size_t bytes = output_bytes(operation);
+  switch (operation.kind) {
+    case Kind::AllReduce:
+    case Kind::Reduce:
+      if (bytes != 0) std::memcpy(destination, reduced(inputs, operation.count).data(), bytes);
+      break;
+    case Kind::ReduceScatter: {
+      const auto all = reduced(inputs, operation.count * static_cast<std::size_t>(operation.ranks));
+      std::memcpy(destination, all.data() + static_cast<std::size_t>(operation.rank) * bytes, bytes);
+      break;
+    }
+    case Kind::Broadcast:
+      std::memmove(destination, shared.input(static_cast<std::size_t>(operation.peer)), bytes);
+      break;
+    case Kind::AllGather:
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+        std::memcpy(destination + rank * (bytes / ranks.size()), shared.input(rank), bytes / ranks.size());
+      break;
+    case Kind::Send:
+    case Kind::Receive: break;
+  }
+}
+
+// The memory that the processes share has room for so much.
+void require_room(std::size_t bytes) {
+  if (bytes <= FakeNcclShared::most_bytes) return;
+  std::fprintf(stderr, "the stand-in for NCCL has no room for %zu bytes between processes\n", bytes);
+  std::abort();
+}
+
+// Whether the operation has got further.
+bool advance_transfer(const Operation& operation, Launch::Step& step) {
+  FakeNcclShared& shared = *operation.shared;
+  const auto own = static_cast<std::size_t>(operation.rank);
+  const auto peer = static_cast<std::size_t>(operation.peer);
+  const bool sends = operation.kind == Kind::Send;
+  FakeNcclShared::Channel& channel = sends ? shared.ranks[own].to[peer] : shared.ranks[peer].to[own];
+  const std::uint64_t written = channel.written.load();
+  if (sends ? written != channel.read.load() : written == channel.read.load()) return false;
+  if (sends) {
+    std::memcpy(shared.message(own, peer), operation.source, input_bytes(operation));
+    channel.written.store(written + 1);
+  } else {
+    std::memcpy(operation.destination, shared.message(peer, own), output_bytes(operation));
+    channel.read.store(written);
+  }
+  step = Launch::Step::Done;
+  return true;
+}
+
+bool advance_shared(const Operation& operation, Launch::Step& step) {
+  require_room(input_bytes(operation));
+  if (is_transfer(operation.kind)) return advance_transfer(operation, step);
+  FakeNcclShared& shared = *operation.shared;
+  const auto all_have = [&](std::atomic<std::uint64_t> FakeNcclShared::Channel::* what, std::uint64_t number) {
+    for (int rank = 0; rank < operation.ranks; ++rank)
+      if ((shared.ranks[static_cast<std::size_t>(rank)].all.*what).load() < number) return false;
+    return true;
+  };
+  const auto own = static_cast<std::size_t>(operation.rank);
+  FakeNcclShared::Channel& channel = shared.ranks[own].all;
+  if (step == Launch::Step::Begun) {
+    const std::uint64_t before = channel.written.load();
+    if (!all_have(&FakeNcclShared::Channel::read, before)) return false;
+    std::memcpy(shared.input(own), operation.source, input_bytes(operation));
+    channel.written.store(before + 1);
+    step = Launch::Step::Written;
+    return true;
+  }
+  if (!all_have(&FakeNcclShared::Channel::written, channel.written.load())) return false;
+  perform_shared(operation);
+  channel.read.store(channel.written.load());
+  step = Launch::Step::Done;
+  return true;
+}
+
+// Another rank has aborted its communicator: a kernel of NCCL that waits for it may end with anything as the result.
+bool ends_with_garbage(const Operation& operation) {
+  for (int rank = 0; rank < operation.ranks; ++rank) {
+    if (is_transfer(operation.kind) && rank != operation.peer) continue;
+    if (rank != operation.rank && operation.shared->ranks[static_cast<std::size_t>(rank)].aborted.load() != 0) {
+      std::memset(operation.destination, 0xee, output_bytes(operation));
+      return true;
+    }
+  }
+  return false;
+}
+
+// Under the lock of the driver's stand-in.
+bool run_shared(Launch& launch) {
+  if (launch.operations.front().given_up->load()) return true;
+  for (bool further = true; further;) {
+    further = false;
+    bool all_waits = false;  // operations of all ranks follow each other
+    for (std::size_t i = 0; i < launch.operations.size(); ++i) {
+      const Operation& operation = launch.operations[i];
+      if (launch.steps[i] == Launch::Step::Done || (!is_transfer(operation.kind) && all_waits)) continue;
+      further = advance_shared(operation, launch.steps[i]) || further;
+      if (launch.steps[i] == Launch::Step::Done) continue;
+      if (ends_with_garbage(operation)) launch.steps[i] = Launch::Step::Done;
+      all_waits = all_waits || !is_transfer(operation.kind);
+    }
+  }
+  return std::ranges::all_of(launch.steps, [](Launch::Step step) { return step == Launch::Step::Done; });
+}
+
 // Under the lock of the driver's stand-in.
 bool run(Launch& launch, bool first_look) {
+  if (!launch.steps.empty()) return run_shared(launch);
   for (std::size_t i = 0; first_look && i < launch.operations.size(); ++i) {
     const Operation& operation = launch.operations[i];
     Meeting& meeting = *launch.meetings[i];
@@ -167,9 +313,13 @@ CUfunction kernel() {
 int launch(std::vector<Operation> operations) {
   auto* const stream = static_cast<CUstream>(operations.front().stream);
   std::vector<std::shared_ptr<Meeting>> where;
-  for (const Operation& operation : operations) where.push_back(meeting_of(operation));
+  std::vector<Launch::Step> steps;
+  if (operations.front().shared != nullptr)
+    steps.resize(operations.size());
+  else
+    for (const Operation& operation : operations) where.push_back(meeting_of(operation));
   // Stays for good: other ranks may look at it as long as they like.
-  auto* launched = new Launch{std::move(operations), std::move(where)};
+  auto* launched = new Launch{std::move(operations), std::move(where), std::move(steps)};
   static auto& all = *new std::vector<std::unique_ptr<Launch>>;
   {
     const std::lock_guard lock(meetings().mutex);

@@ -1,7 +1,9 @@
 #include <coxswain/servers/cuda/collective/communication_stream.hpp>
 
+#include <coxswain/collectives/nccl/nccl_exchange.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/servers/cuda/collective/cuda_rank.hpp>
+#include <coxswain/servers/cuda/collective/stream_hold.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
@@ -31,8 +33,16 @@ void CudaCollectiveLaunch::issue(const IssueTarget& target) noexcept {
   try {
     own.recorder()->started(sequence, own.rank());
     if (gpu_faulted()) throw_gpu_fault(site);
-    admit();  // launched even if it reads poisoned memory: the other ranks may have launched
-    NcclCommunicator::LaunchLock launching = own.nccl_communicator()->begin_launch(own.rank());
+    // Launched even if it reads poisoned memory, since the other ranks may have launched. But it does not begin before
+    // the other processes have marked the operation as failed: it cannot complete there before it has begun here.
+    MarkScope marks;
+    admit();
+    if (own.shared() && reads_poison()) {
+      const std::shared_ptr<StreamHold>& hold = own.resources().hold;
+      const std::uint32_t number = hold->enqueue(target.stream());
+      marks.when_noted([hold, number] { hold->open(number); });
+    }
+    NcclCommunicator::LaunchLock launching = own.nccl_communicator()->begin_launch(own.nccl_rank());
     const auto self = shared_as<CudaCollectiveLaunch>();
     if (operation->algorithm != CollectiveAlgorithm::Nccl) {
       launching.in_use.unlock();
@@ -40,7 +50,7 @@ void CudaCollectiveLaunch::issue(const IssueTarget& target) noexcept {
       return stream.launch_kernels(self);
     }
     opened = launching.opened;
-    own.nccl_communicator()->launch(launching, own.rank(), calls, target.stream());
+    own.nccl_communicator()->launch(launching, own.nccl_rank(), calls, target.stream());
     launching.in_use.unlock();
     event = target.queue->mark(own.resources().streams.events());
     stream.note({&self, 1});
@@ -181,7 +191,8 @@ void CommunicationStream::note(std::span<const Launch> launches) {
   const std::uint64_t begin = last.position.position - last.sequence;  // the rank's n-th launch completes at begin + n
   std::exception_ptr error;
   try {
-    rank.nccl_communicator()->add(rank.rank(), launched, std::max(timeline.completed(), begin) - begin);
+    rank.nccl_communicator()->add(rank.lane(), rank.lane_rank(), launched,
+                                  std::max(timeline.completed(), begin) - begin);
   } catch (...) {
     error = std::current_exception();               // NCCL was aborted; launched work still has to complete
     last.event->notify([opened = last.opened] {});  // and keeps its memory until then

@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/collective/cuda_rank.hpp>
 
+#include <coxswain/collectives/communicator/nccl_world_part.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/collectives/nccl/nccl_types.hpp>
 #include <coxswain/device_handle/base/call_error.hpp>
@@ -10,6 +11,7 @@
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
+#include <coxswain/servers/cuda/stream/poison_log.hpp>
 
 #include <algorithm>
 #include <string>
@@ -23,17 +25,41 @@ constexpr std::size_t most_put_off = 16;
 // How long a rank that is too far ahead retries, since the other ranks may have deferred operations to submit first.
 constexpr std::chrono::seconds patience_with_others{1};
 
-NcclDevices nccl_devices(const CommunicationId& devices, const std::shared_ptr<FlightRecorder>& recorder) {
+std::size_t place_of(DeviceId device, const std::vector<DeviceId>& devices) noexcept {
+  return static_cast<std::size_t>(std::ranges::find(devices, device) - devices.begin());
+}
+
+InFlightOperations::CompletedCallback when_completed(const std::shared_ptr<FlightRecorder>& recorder,
+                                                     const std::vector<std::size_t>& ranks) {
+  return [recorder, ranks](std::size_t rank, std::span<const std::uint64_t> sequences) {
+    recorder->completed(sequences, ranks[rank]);
+  };
+}
+
+// Another process has reported that the operation fails on all ranks.
+void mark_failed(CommunicatorNumber number, std::uint64_t sequence, const std::exception_ptr& why,
+                 std::span<const DeviceId> own) noexcept {
+  PoisonLog::fail_collective({number, sequence}, PoisonLog::first_failure({number, sequence}, why), own);
+}
+
+NcclDevices nccl_devices(const std::shared_ptr<Communicator>& among, const std::vector<DeviceId>& own) {
+  const CommunicationId& devices = among->devices();
   std::vector<int> ordinals;
-  for (const DeviceId device : devices.devices()) ordinals.push_back(device.index);
-  return {
-      .devices = devices,
-      .ordinals = ordinals,
-      .open = [devices, ordinals] { return std::make_shared<CudaNcclResources>(devices, ordinals); },
-      .quiesce = [] { return LaunchGate::of_process().quiesce(); },
-      .is_lost = gpu_faulted,
-      .on_completed = [recorder](std::size_t rank,
-                                 std::span<const std::uint64_t> sequences) { recorder->completed(sequences, rank); }};
+  std::vector<std::size_t> ranks;
+  for (const DeviceId device : own) {
+    ordinals.push_back(device.index);
+    ranks.push_back(devices.rank_of(device));
+  }
+  return {.devices = devices,
+          .ordinals = ordinals,
+          .open = [devices, ordinals] { return std::make_shared<CudaNcclResources>(devices, ordinals); },
+          .quiesce = [] { return LaunchGate::of_process().quiesce(); },
+          .is_lost = gpu_faulted,
+          .on_completed = when_completed(among->sequencer().recorder(among->number()), ranks),
+          .world = nccl_world_part(
+              among, [own](CommunicatorNumber number, std::uint64_t sequence, const std::exception_ptr& why) {
+                mark_failed(number, sequence, why, own);
+              })};
 }
 
 }  // namespace
@@ -42,15 +68,31 @@ CudaRank::CudaRank(std::shared_ptr<Communicator> among, CommunicatorNumber its_n
                    DeviceId device, StreamSlot slot, std::shared_ptr<const CollectiveResources> resources)
     : CommunicatorRank(std::move(among), its_number, std::move(its_devices), device),
       resources_(std::move(resources)),
-      nccl_communicator_(number() == communicator()->number()
-                             ? NcclCommunicator::find_or_create(number(), nccl_devices(devices(), recorder()),
-                                                                communicator()->timeout())
-                             : nullptr),
+      own_devices_(cox::own_devices(devices())),
+      nccl_communicator_(find_nccl_communicator()),
+      nccl_rank_(place_of(device, cox::own_devices(communicator()->devices()))),
+      lane_rank_(place_of(device, own_devices_)),
+      lane_(nccl_communicator_ == nullptr ? nullptr : find_lane()),
       slot_(slot),
       begin_(resources_->streams.timeline(slot).submitted()),
       last_(begin_),
       pending_(PendingCollectives::for_device(device)) {
   resources_->streams.timeline(slot).set_in_order(nccl_communicator_ != nullptr);  // all are on one stream
+}
+
+// Transfers between devices of this process are peer copies. Those to other processes share NCCL's communicators with
+// the operations of all ranks: all of them are on one stream, in one order in all processes.
+std::shared_ptr<NcclCommunicator> CudaRank::find_nccl_communicator() const {
+  const std::shared_ptr<Communicator>& among = communicator();
+  if (number() != among->number() && !shared()) return nullptr;
+  return NcclCommunicator::find_or_create(among->number(), nccl_devices(among, cox::own_devices(among->devices())),
+                                          among->timeout());
+}
+
+NcclCommunicator::Lane* CudaRank::find_lane() const {
+  if (number() == communicator()->number()) return &nccl_communicator_->lane();
+  return &nccl_communicator_->transfers(number(), *shared()->transfer, {device(), rank()},
+                                        when_completed(recorder(), {rank()}));
 }
 
 void CudaRank::close() noexcept {
@@ -117,7 +159,7 @@ std::size_t CudaRank::prepare() {
   for (CollectiveSubmission& submission : unsubmitted_) {
     if (prepared == max_batch) break;
     if (nccl_communicator_ == nullptr) {
-      if (rank() == 0 && submission.failure == nullptr) submission.operation = make_recycled<PeerCopy>();
+      if (is_first_of_process() && submission.failure == nullptr) submission.operation = make_recycled<PeerCopy>();
     } else {
       const std::optional<CollectiveAlgorithm> algorithm = choose_algorithm(submission.requests);
       if (!algorithm) {
@@ -125,8 +167,8 @@ std::size_t CudaRank::prepare() {
         return prepared;
       }
       if (submission.failure == nullptr) submission.failure = refusal_for(submission.requests, *algorithm);
-      if (rank() == 0 && submission.failure == nullptr) {
-        auto operation = make_recycled<NcclOperation>(submission.requests, world_size());
+      if (is_first_of_process() && submission.failure == nullptr) {
+        auto operation = make_recycled<NcclOperation>(submission.requests, own_devices_.size());
         operation->algorithm = *algorithm;
         submission.operation = std::move(operation);
       }
@@ -140,7 +182,9 @@ std::size_t CudaRank::prepare() {
 // the kernels are being compiled.
 std::optional<CollectiveAlgorithm> CudaRank::choose_algorithm(const CollectiveRequests& requests) {
   if (!nccl_communicator_->created() && !nccl_communicator_->created(make_retry())) return std::nullopt;
-  const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, world_size());
+  // Kernels in peer memory access the memory of all ranks, which must belong to this process.
+  const CollectiveAlgorithm algorithm =
+      shared() ? CollectiveAlgorithm::Nccl : PeerKernels::algorithm_of(requests, world_size());
   if (algorithm == CollectiveAlgorithm::Nccl) return algorithm;
   bool usable = true;
   for (const CollectiveRequest& request : requests) {
@@ -181,9 +225,9 @@ std::exception_ptr CudaRank::refusal_for(const CollectiveRequests& requests, Col
     const std::string why =
         nccl_type(request.element_type) && !nccl_reduces(request.element_type, version)
             ? "NCCL " + nccl_version_text(version) + " does not reduce elements of this type, 2.24 does"
-            : "NCCL does not do this reduction, or not exactly; kernels in peer memory do it if all GPUs can access "
-              "each other's memory, collectives.peer_memory is true, and the group contains no operation of another "
-              "kind";
+            : "NCCL does not do this reduction, or not exactly; kernels in peer memory do it if all GPUs belong to one "
+              "process and can access each other's memory, collectives.peer_memory is true, and the group contains no "
+              "operation of another kind";
     return std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Unsupported,
                                                    to_string(request) + " refused between these GPUs: " + why,
                                                    request.caller.site));

@@ -24,11 +24,13 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace cox::detail {
 
 class CommunicationStream;
 class PeerCopyStream;
+class StreamHold;
 
 /// The objects that all ranks of a device share: the streams on which operations are issued, the queue through which
 /// released operations reach the device thread, and the completion order.
@@ -39,6 +41,7 @@ struct CollectiveResources {
   std::shared_ptr<PeerCopyStream> copy_stream;
   std::shared_ptr<CommunicationStream> communication_stream;
   std::shared_ptr<CompletionOrder> completion_order;
+  std::shared_ptr<StreamHold> hold;  ///< of the communication stream; null if the process has joined no world
 };
 
 /// One rank of a communicator on GPUs, equivalent to an ncclComm_t. The sequencer releases its operations, in the same
@@ -58,9 +61,21 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
 
   /// Any thread may call this. Some of the objects that it points to are for the device thread only.
   [[nodiscard]] const CollectiveResources& resources() const noexcept { return *resources_; }
-  /// NCCL's communicators; null if the operations are transfers. Any thread.
+  /// NCCL's communicators; null if the operations are transfers between devices of this process. Any thread.
   [[nodiscard]] const std::shared_ptr<NcclCommunicator>& nccl_communicator() const noexcept {
     return nccl_communicator_;
+  }
+  /// Where NCCL's communicators note the operations, and the rank's number there. Precondition: there are
+  /// communicators.
+  [[nodiscard]] NcclCommunicator::Lane& lane() const noexcept { return *lane_; }
+  [[nodiscard]] std::size_t lane_rank() const noexcept { return lane_rank_; }
+  /// The rank's number among those of NCCL's communicators in this process. Any thread.
+  [[nodiscard]] std::size_t nccl_rank() const noexcept { return nccl_rank_; }
+  /// The devices of this process, by their names in it. Any thread.
+  [[nodiscard]] const std::vector<DeviceId>& own_devices() const noexcept { return own_devices_; }
+  /// An operation has ended without being launched. Any thread.
+  void note_refused(std::uint64_t sequence) noexcept {
+    if (lane_ != nullptr) nccl_communicator_->note_refused(*lane_, lane_rank_, sequence);
   }
   /// The number of peer kernels of an algorithm that the rank has launched. All ranks launch them in one order, so the
   /// same number is the same kernel on all ranks.
@@ -98,6 +113,8 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
  private:
   static constexpr std::size_t max_batch = LaunchBatch::max_kernels;  // their kernels fit into one launch batch
 
+  [[nodiscard]] std::shared_ptr<NcclCommunicator> find_nccl_communicator() const;
+  [[nodiscard]] NcclCommunicator::Lane* find_lane() const;
   [[nodiscard]] std::exception_ptr refusal_for(const CollectiveRequests& requests, CollectiveAlgorithm algorithm) const;
   [[nodiscard]] std::optional<CollectiveAlgorithm> choose_algorithm(const CollectiveRequests& requests);
   [[nodiscard]] std::optional<bool> has_code(const CollectiveRequest& request);
@@ -109,7 +126,11 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   void run_posted() noexcept override;
 
   const std::shared_ptr<const CollectiveResources> resources_;
+  const std::vector<DeviceId> own_devices_;
   const std::shared_ptr<NcclCommunicator> nccl_communicator_;
+  const std::size_t nccl_rank_;
+  const std::size_t lane_rank_;
+  NcclCommunicator::Lane* const lane_;  // null if there are no NCCL communicators
   const StreamSlot slot_;
   const std::uint64_t begin_;                     // operation n completes at begin_ + n
   alignas(64) std::uint64_t last_;                // this and the rest: not read by other threads

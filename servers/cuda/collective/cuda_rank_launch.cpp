@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/collective/cuda_rank_launch.hpp>
 
+#include <coxswain/collectives/nccl/nccl_exchange.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/cuda/collective/cuda_rank.hpp>
@@ -75,7 +76,10 @@ void CudaRankLaunch::release(LaunchGrant&& grant) {
 void CudaRankLaunch::post() noexcept { rank->resources().posts->post(shared_from_this()); }
 
 void CudaRankLaunch::run_posted() noexcept {
-  if (refusal_ != nullptr) return refuse(refusal_);
+  if (refusal_ != nullptr) {
+    rank->note_refused(sequence);
+    return refuse(refusal_);
+  }
   on_posted();
 }
 
@@ -187,6 +191,7 @@ std::exception_ptr CudaRankLaunch::rank_failed(const std::exception_ptr& refusal
 }
 
 std::exception_ptr CudaRankLaunch::record_refusal(const std::exception_ptr& refusal) noexcept {
+  reads_poison_.store(true, std::memory_order_relaxed);
   std::exception_ptr error = PoisonLog::first_failure({rank->number(), sequence}, rank_failed(refusal));
   record_rank_failure(error);
   return error;
@@ -194,7 +199,8 @@ std::exception_ptr CudaRankLaunch::record_refusal(const std::exception_ptr& refu
 
 void CudaRankLaunch::report_refusal(const std::exception_ptr& error) noexcept {
   report_rank_failure(error);
-  PoisonLog::fail_collective({rank->number(), sequence}, error, rank->devices().devices());
+  PoisonLog::fail_collective({rank->number(), sequence}, error, rank->own_devices());
+  if (rank->shared()) MarkScope::send_mark(*rank->shared(), sequence, error);
 }
 
 void CudaRankLaunch::record_rank_failure(const std::exception_ptr& error) noexcept {

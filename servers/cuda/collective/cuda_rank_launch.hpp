@@ -77,6 +77,8 @@ class CudaRankLaunch : public CollectiveLaunch,
                 const std::shared_ptr<CudaEvent>& room = nullptr) noexcept;
   /// Adds the launch to the poison log: see PoisonLog::admit_part(). Device thread. Throws std::bad_alloc.
   void admit();
+  /// Whether the launch was found to read poisoned memory: then the operation fails on all ranks. Any thread.
+  [[nodiscard]] bool reads_poison() const noexcept { return reads_poison_.load(std::memory_order_relaxed); }
   /// The error with which the operation fails on all ranks, with `refusal` as its cause.
   [[nodiscard]] std::exception_ptr rank_failed(const std::exception_ptr& refusal) const noexcept;
   [[nodiscard]] PoisonLog& poison_log() const noexcept { return origin_stream->poison_log(); }
@@ -111,6 +113,7 @@ class CudaRankLaunch : public CollectiveLaunch,
   std::exception_ptr refusal_;  // why the sequencer has refused it; written before it is posted
   bool is_logged_ = false;      // it is in the poison log; written before other threads know the launch
   std::atomic<bool> failed_{false};
+  std::atomic<bool> reads_poison_{false};
 };
 
 }  // namespace cox::detail

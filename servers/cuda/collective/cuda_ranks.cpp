@@ -3,7 +3,9 @@
 #include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/world_process.hpp>
 #include <coxswain/servers/cuda/collective/communication_stream.hpp>
+#include <coxswain/servers/cuda/collective/stream_hold.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
@@ -103,9 +105,16 @@ void CudaRanks::leave(std::uint64_t generation, const std::function<void()>& pol
   try {
     cause = std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Aborted,
                                                     device_.to_string() + " was shut down", std::source_location()));
-    const auto has_unsubmitted = [](const auto& entry) { return entry.second->has_unsubmitted(); };
-    const auto asked_by = std::chrono::steady_clock::now() + patience_with_nccl;
-    while (std::ranges::any_of(ranks_, has_unsubmitted) && std::chrono::steady_clock::now() < asked_by) {
+    // Another process may never be ready to create a communicator, so this waits less long for those of several.
+    const auto begun = std::chrono::steady_clock::now();
+    const auto is_submitting = [begun](const auto& entry) {
+      const CudaRank& rank = *entry.second;
+      const auto& nccl = rank.nccl_communicator();
+      const bool waits_for_others = rank.shared() && nccl != nullptr && !nccl->created();
+      return rank.has_unsubmitted() &&
+             std::chrono::steady_clock::now() < begun + (waits_for_others ? patience : patience_with_nccl);
+    };
+    while (std::ranges::any_of(ranks_, is_submitting)) {
       poll();
       std::this_thread::yield();
     }
@@ -136,9 +145,10 @@ const std::shared_ptr<const CollectiveResources>& CudaRanks::resources() {
   if (resources_ != nullptr) return resources_;
   if (transfers_ == nullptr) transfers_ = streams_.create_dedicated_stream();
   if (copies_ == nullptr) copies_ = streams_.create_dedicated_stream();
-  auto made = std::make_shared<const CollectiveResources>(
-      CollectiveResources{streams_, posts_, transfers_, std::make_shared<PeerCopyStream>(copies_),
-                          std::make_shared<CommunicationStream>(streams_), std::make_shared<CompletionOrder>()});
+  auto hold = own_process() == 0 ? nullptr : std::make_shared<StreamHold>(CudaContext::open(device_.index));
+  auto made = std::make_shared<const CollectiveResources>(CollectiveResources{
+      streams_, posts_, transfers_, std::make_shared<PeerCopyStream>(copies_),
+      std::make_shared<CommunicationStream>(streams_), std::make_shared<CompletionOrder>(), std::move(hold)});
   // The gate counts a device from its notification until it has drained its launches. The notifying thread is still
   // counted by the gate itself at that time, so the gate is never quiescent between the release and the launch.
   posts_->set_coalesced([device = device_] {

@@ -2,6 +2,8 @@
 
 #include <coxswain/runtime/config/process_settings.hpp>
 
+#include <source_location>
+
 namespace cox::detail {
 namespace {
 
@@ -20,7 +22,9 @@ CudaNcclResources::CudaNcclResources(const CommunicationId& devices, const std::
     COX_CUDA_TRY(stream_create(ranks_[rank].stream.out(), CU_STREAM_NON_BLOCKING, 0));
     COX_CUDA_TRY(memory_alloc(ranks_[rank].scratch.out(), scratch_size));
   }
-  if (settings().get<bool>("collectives.peer_memory")) peer_kernels_ = PeerKernels::make(devices, contexts_);
+  // Kernels in peer memory need the memory of all ranks in this process.
+  if (!devices.spans_processes() && settings().get<bool>("collectives.peer_memory"))
+    peer_kernels_ = PeerKernels::make(devices, contexts_);
 }
 
 CudaNcclResources::~CudaNcclResources() {
@@ -33,6 +37,14 @@ CudaNcclResources::~CudaNcclResources() {
 void* CudaNcclResources::scratch(std::size_t rank) const noexcept {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the device
   return reinterpret_cast<void*>(ranks_[rank].scratch.get());
+}
+
+bool CudaNcclResources::is_idle(std::size_t rank) const {
+  const CurrentContext current(*contexts_[rank]);
+  const CUresult result = driver().stream_query(stream(rank));
+  if (result == CUDA_ERROR_NOT_READY) return false;
+  if (result != CUDA_SUCCESS) throw_cuda_error(result, "stream_query", std::source_location::current());
+  return true;
 }
 
 void CudaNcclResources::synchronize(std::size_t rank) const {

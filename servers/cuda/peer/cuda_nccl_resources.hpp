@@ -17,7 +17,8 @@ namespace cox::detail {
 /// peer kernels for small data. Any thread.
 class CudaNcclResources final : public NcclDeviceResources {
  public:
-  /// Blocks while contexts are opened. Throws CudaError, std::bad_alloc.
+  /// `ordinals`: of the devices of this process, by rank. Blocks while contexts are opened. Throws CudaError,
+  /// std::bad_alloc.
   CudaNcclResources(const CommunicationId& devices, const std::vector<int>& ordinals);
   /// Precondition: all launched work has completed.
   ~CudaNcclResources() override;
@@ -27,10 +28,14 @@ class CudaNcclResources final : public NcclDeviceResources {
   }
   [[nodiscard]] CUstream_st* stream(std::size_t rank) const noexcept override { return ranks_[rank].stream.get(); }
   [[nodiscard]] void* scratch(std::size_t rank) const noexcept override;
+  [[nodiscard]] std::shared_ptr<void> make_current(std::size_t rank) const override {
+    return std::make_shared<CurrentContext>(*contexts_[rank]);
+  }
+  [[nodiscard]] bool is_idle(std::size_t rank) const override;
   void synchronize(std::size_t rank) const override;
 
-  /// Null if the setting collectives.peer_memory is false, the GPUs have no access to each other's memory, or there is
-  /// no memory for it.
+  /// Null if the communicator has devices of other processes, the setting collectives.peer_memory is false, the GPUs
+  /// have no access to each other's memory, or there is no memory for it.
   [[nodiscard]] PeerKernels* peer_kernels() const noexcept { return peer_kernels_.get(); }
 
  private:

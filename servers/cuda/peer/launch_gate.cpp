@@ -63,9 +63,13 @@ void LaunchGate::count_down() noexcept {
 }
 
 std::shared_ptr<void> LaunchGate::quiesce() {
-  std::unique_lock lock(mutex_);
-  closed_.fetch_add(1, std::memory_order_seq_cst);
+  {
+    const std::lock_guard lock(mutex_);
+    closed_.fetch_add(1, std::memory_order_seq_cst);
+  }
+  // Without the lock: it waits for a thread that passes on a release of the leader of the world, which may leave here.
   Communicators::of_process().sequencer().freeze();
+  std::unique_lock lock(mutex_);
   const bool quiescent = changed_.wait_for(lock, patience, [this] { return is_quiescent(); });
   lock.unlock();
   std::shared_ptr<void> held(this, [](LaunchGate* gate) { gate->open(); });  // opens the gate on failure, too

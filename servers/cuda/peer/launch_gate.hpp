@@ -16,8 +16,8 @@ namespace cox::detail {
 /// Keeps two things in the process from overlapping, which could deadlock (T1): collectives that have been launched on
 /// some of their devices but not on all, and calls that may wait for running kernels, perhaps while holding a driver
 /// lock. Such calls create a communicator or load code. While a caller holds the object that quiesce() returned, no
-/// rank submits an operation, and no deadline of the sequencer expires. Operations that were released before are
-/// launched on all their devices first. Any thread.
+/// rank submits an operation, no release of the leader of the world is passed on (Sequencer::freeze), and no deadline
+/// of the sequencer expires. Operations that were released before are launched on all their devices first. Any thread.
 class LaunchGate {
  public:
   /// The gate of the process. Never destroyed.
@@ -31,7 +31,8 @@ class LaunchGate {
   [[nodiscard]] bool try_enter(UniqueFunction<void()> then);
   void leave() noexcept { count_down(); }
   /// Counts a part that has been released, or a device that was notified of launches. The caller has entered the gate
-  /// or is counted by it, unless it notifies of operations that an abort has refused: these launch nothing.
+  /// or is counted by it, or passes on a release of the leader, for which Sequencer::freeze waits, unless it notifies
+  /// of operations that an abort has refused: these launch nothing.
   void add_launch() noexcept { count_up(); }
   /// Ends one add_launch(): the part has been launched or never will be, or the device has drained the launches that it
   /// was notified of.

@@ -39,6 +39,12 @@ PeerRange resolve_transfer(const CudaDevice& device, const CollectiveCall& call,
 }
 
 NcclCall resolve(const CudaDevice& device, const CollectiveCall& call, const Caller& caller, BufferUses& uses) {
+  // Only the two ends know their strides, and NCCL sends contiguous memory.
+  if (!call.rows.is_linear())
+    throw CollectiveError(
+        CollectiveError::Kind::Unsupported,
+        to_string(call.request) + " refused: between GPUs of two processes only contiguous tensors are transferred",
+        caller.site);
   const auto address = [&](const Binding& binding, Access access) {
     const CUdeviceptr found = device.resolve(binding, access, caller, uses).address;
     return reinterpret_cast<void*>(found);  // NOLINT(performance-no-int-to-ptr): a device address

@@ -4,6 +4,8 @@
 #include <coxswain/runtime/buffer/operation_memory.hpp>
 
 #include <coxswain/collectives/communicator/communicators.hpp>
+#include <coxswain/collectives/communicator/nccl_world_part.hpp>
+#include <coxswain/collectives/nccl/device_versions.hpp>
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/service/thread_context.hpp>
@@ -48,15 +50,24 @@ void require_device(DeviceId device) {
       std::source_location());
 }
 
+// "NCCL 2.28.9, driver of CUDA 13.0".
+std::string versions_of_gpus() {
+  const detail::FoundNccl& nccl = detail::find_nccl();
+  const detail::FoundDriver& found = detail::find_driver();
+  std::string text = nccl.nccl == nullptr ? "no NCCL" : "NCCL " + detail::nccl_version_text(nccl.nccl->version);
+  if (found.driver == nullptr) return text + ", no driver";
+  const int version = found.driver->version;
+  return text + ", driver of CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+[[maybe_unused]] const bool has_versions = (detail::set_device_versions(cuda_device_type, versions_of_gpus), true);
+
+// Of the devices of other processes the world knows whether they exist.
 void require_devices(const CommunicationId& devices) {
-  if (devices.spans_processes())
-    throw CollectiveError(CollectiveError::Kind::Unsupported,
-                          "communicator " + devices.to_string() +
-                              " refused: collectives between GPUs of several processes are not implemented",
-                          std::source_location());
-  const DeviceId last = devices.devices().back();  // has the highest index: all are of one type
   const std::size_t count = enumerate_cuda_devices().size();
-  if (last.type == cuda_device_type && last.index < count) return;
+  if (devices.devices().front().type == cuda_device_type &&
+      std::ranges::all_of(own_devices(devices), [count](DeviceId device) { return device.index < count; }))
+    return;
   throw CollectiveError(CollectiveError::Kind::Validation,
                         "communicator " + devices.to_string() + " refused: there are " + std::to_string(count) +
                             " CUDA devices, counted from 0",

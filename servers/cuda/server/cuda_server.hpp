@@ -144,6 +144,7 @@ class CudaServer {
   void poison(const Binding& memory, const std::exception_ptr& cause, const Caller& caller);
 
   // See ServerCommunication. Transfers are peer copies; other collectives use NCCL or, for small sums, our own kernels.
+  // If the communicator has devices of other processes, NCCL does all of them.
   [[nodiscard]] static std::shared_ptr<Communicator> communicator(const CommunicationId& devices);
   [[nodiscard]] static std::shared_ptr<Communicator> renew_communicator(const CommunicationId& devices);
   void communicate(const std::shared_ptr<Communicator>& communicator, CollectiveCallList calls, const Caller& caller,

@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/world/clock_offset.hpp>
+#include <coxswain/collectives/link/clock_offset.hpp>
 
 #include <cstddef>
 #include <cstdint>

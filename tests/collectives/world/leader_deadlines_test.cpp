@@ -212,8 +212,8 @@ TEST_CASE("The question about an operation ends with its instance", "[leader]") 
   bench.pass(milliseconds(1000));
   const auto why = bench.next<Why>(1);
   bench.gone(1);
-  bench.next<Gone>(0);
   bench.next<Broken>(0);
+  bench.next<Gone>(0);
   CHECK_FALSE(bench.leader.next_deadline());
   bench.joined(1);
   bench.got.clear();

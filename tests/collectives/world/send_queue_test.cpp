@@ -1,6 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
-#include <coxswain/collectives/world/send_queue.hpp>
+#include <coxswain/collectives/link/send_queue.hpp>
 
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/log_lines.hpp>
 
-#include <coxswain/collectives/world/silence.hpp>
+#include <coxswain/collectives/link/silence.hpp>
 
 #include <chrono>
 #include <string>

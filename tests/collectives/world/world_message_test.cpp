@@ -73,6 +73,14 @@ std::vector<Message> corpus() {
       AbortedOperation{.of = {.devices = some_devices(), .epoch = 1, .direction = {}, .operation = large},
                        .kind = Kind::ProcessGone,
                        .text = "a process is gone"},
+      Open{.number = 4, .devices = some_devices(), .epoch = 2, .direction = creation_direction, .timeout = {}},
+      Share{.of = {.devices = some_devices(), .epoch = 3, .direction = creation_direction, .operation = 1},
+            .bytes = {std::byte{7}, std::byte{0}}},
+      Mark{.id = large,
+           .of = {.devices = some_devices(), .epoch = 3, .direction = {3, 0}, .operation = 12},
+           .kind = Kind::ProcessGone,
+           .text = "no data"},
+      MarkNoted{large},
   };
 }
 

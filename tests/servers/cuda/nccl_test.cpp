@@ -49,6 +49,16 @@ constexpr std::size_t parameters_of(R (*)(A...)) {
 #include <coxswain/collectives/nccl/nccl_entries.inc>
 #undef COX_NCCL_ENTRY
 
+static_assert(sizeof(NcclUniqueId) == sizeof(ncclUniqueId));
+#if NCCL_VERSION_CODE >= 22700
+static_assert(offsetof(NcclConfig, magic) == offsetof(ncclConfig_t, magic) &&
+              offsetof(NcclConfig, version) == offsetof(ncclConfig_t, version) &&
+              offsetof(NcclConfig, blocking) == offsetof(ncclConfig_t, blocking) &&
+              offsetof(NcclConfig, net_name) == offsetof(ncclConfig_t, netName) &&
+              offsetof(NcclConfig, split_share) == offsetof(ncclConfig_t, splitShare) &&
+              offsetof(NcclConfig, comm_name) == offsetof(ncclConfig_t, commName));
+#endif
+
 }  // namespace
 #endif
 

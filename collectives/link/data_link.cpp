@@ -1,4 +1,4 @@
-#include <coxswain/collectives/world/data_link.hpp>
+#include <coxswain/collectives/link/data_link.hpp>
 
 #include <boost/asio/post.hpp>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/leader/world_message.hpp>
-#include <coxswain/collectives/world/send_queue.hpp>
+#include <coxswain/collectives/link/send_queue.hpp>
 
 #include <boost/asio/ip/tcp.hpp>
 

@@ -1,4 +1,4 @@
-#include <coxswain/collectives/world/control_link.hpp>
+#include <coxswain/collectives/link/control_link.hpp>
 
 #include <boost/asio/post.hpp>
 

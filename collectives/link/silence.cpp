@@ -1,4 +1,4 @@
-#include <coxswain/collectives/world/silence.hpp>
+#include <coxswain/collectives/link/silence.hpp>
 
 #include <coxswain/runtime/error/log.hpp>
 

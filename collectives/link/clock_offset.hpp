@@ -1,11 +1,17 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
 namespace cox::detail::world {
+
+/// As messages carry it.
+[[nodiscard]] inline std::uint64_t nanoseconds_of(std::chrono::steady_clock::time_point time) noexcept {
+  return static_cast<std::uint64_t>(std::chrono::nanoseconds(time.time_since_epoch()).count());
+}
 
 /// The offset between the clocks of two processes, from messages in both directions, as in the Network Time Protocol
 /// (RFC 5905, section 8): of the last measurements the one with the shortest round trip counts. One thread at a time.

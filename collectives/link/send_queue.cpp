@@ -1,4 +1,4 @@
-#include <coxswain/collectives/world/send_queue.hpp>
+#include <coxswain/collectives/link/send_queue.hpp>
 
 #include <sys/socket.h>
 #include <sys/uio.h>

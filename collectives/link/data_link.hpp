@@ -1,8 +1,8 @@
 #pragma once
 
 #include <coxswain/collectives/leader/world_message.hpp>
-#include <coxswain/collectives/world/control_link.hpp>
-#include <coxswain/collectives/world/send_queue.hpp>
+#include <coxswain/collectives/link/control_link.hpp>
+#include <coxswain/collectives/link/send_queue.hpp>
 
 #include <boost/asio/ip/tcp.hpp>
 

@@ -1,0 +1,149 @@
+#include <coxswain/collectives/nccl/nccl_creation.hpp>
+
+#include <coxswain/collectives/nccl/nccl_calls.hpp>
+#include <coxswain/collectives/nccl/nccl_try.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <source_location>
+#include <utility>
+
+namespace cox::detail {
+namespace {
+
+// NCCL has no notification of the end of a creation, so it is polled.
+constexpr std::chrono::milliseconds poll_interval{1};
+
+}  // namespace
+
+NcclCreation::NcclCreation(std::vector<int> ranks, std::size_t world_size, std::string name,
+                           std::shared_ptr<NcclDeviceResources> opened)
+    : ranks_(std::move(ranks)),
+      world_size_(world_size),
+      name_(std::move(name)),
+      opened_(std::move(opened)),
+      comms_(ranks_.size()) {}
+
+// A split that is in progress ends with the abort of its parent, and NCCL does not write the child after that. So the
+// parents of ranks without a child are aborted first.
+void NcclCreation::abort() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    revocable_.clear();
+  }
+  try {
+    std::vector<NcclComm> first;
+    std::vector<NcclComm> last;
+    for (const Comms& comms : comms_) (comms.child == nullptr ? first : last).push_back(comms.parent);
+    abort_communicators(first);
+    abort_communicators(children());
+    abort_communicators(last);
+  } catch (...) {  // no memory: one by one
+    for (const Comms& comms : comms_)
+      for (NcclComm comm : {comms.child, comms.parent})
+        if (comm != nullptr) COX_NCCL_CHECK(nullptr, abort(comm));
+  }
+  for (Comms& comms : comms_) comms = {};
+}
+
+std::string NcclCreation::why_not() {
+  const Nccl& library = nccl();
+  if (library.split != nullptr) return {};
+  return "NCCL " + nccl_version_text(library.version) +
+         " has no ncclCommSplit, which communicators of several processes need; 2.18 has it";
+}
+
+NcclUniqueId NcclCreation::make_id() {
+  NcclUniqueId id;
+  COX_NCCL_TRY(nullptr, get_unique_id(&id));
+  return id;
+}
+
+void NcclCreation::create(const NcclUniqueId& id) {
+  NcclConfig config{.version = static_cast<unsigned>(nccl().version), .blocking = 0, .comm_name = name_.c_str()};
+  wait_until([] { return true; });  // throws if it was cancelled before
+  const auto in_group = [&](const auto& call) {
+    COX_NCCL_TRY(nullptr, group_start());
+    try {
+      for (std::size_t rank = 0; rank < comms_.size(); ++rank) {
+        const std::shared_ptr<void> current = opened_->make_current(rank);
+        const NcclResult result = call(rank);
+        if (result != NcclResult::Success && result != NcclResult::InProgress)
+          throw_nccl_error(result, nullptr, name_.c_str(), std::source_location::current());
+      }
+    } catch (...) {
+      static_cast<void>(nccl().group_end());  // it would return the same error
+      throw;
+    }
+    const NcclResult result = nccl().group_end();
+    if (result != NcclResult::Success && result != NcclResult::InProgress)
+      throw_nccl_error(result, nullptr, "group_end()", std::source_location::current());
+    settle_parents();
+  };
+  in_group([&](std::size_t rank) {
+    return nccl().init_rank(&comms_[rank].parent, static_cast<int>(world_size_), id, ranks_[rank], &config);
+  });
+  config.blocking = 1;
+  in_group([&](std::size_t rank) {
+    return nccl().split(comms_[rank].parent, 0, ranks_[rank], &comms_[rank].child, &config);
+  });
+  {
+    const std::lock_guard lock(mutex_);
+    if (cause_ != nullptr) std::rethrow_exception(cause_);
+    revocable_ = children();
+  }
+  begin_connecting(children(), world_size_, *opened_);
+  for (std::size_t rank = 0; rank < comms_.size(); ++rank) wait_until([&] { return opened_->is_idle(rank); });
+  const std::lock_guard lock(mutex_);
+  revocable_.clear();
+  if (cause_ != nullptr) std::rethrow_exception(cause_);
+}
+
+void NcclCreation::settle_parents() {
+  wait_until(
+      [this] { return std::ranges::all_of(comms_, [this](const Comms& comms) { return has_settled(comms.parent); }); });
+}
+
+bool NcclCreation::has_settled(NcclComm comm) const {
+  NcclResult result = NcclResult::Success;
+  const NcclResult asked = nccl().async_error(comm, &result);
+  if (asked != NcclResult::Success) result = asked;
+  if (result == NcclResult::InProgress) return false;
+  if (result != NcclResult::Success) throw_nccl_error(result, comm, name_.c_str(), std::source_location::current());
+  return true;
+}
+
+// Throws the cause of cancel().
+template <class IsDone>
+void NcclCreation::wait_until(const IsDone& is_done) {
+  for (;;) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (cause_ != nullptr) std::rethrow_exception(cause_);
+    }
+    if (is_done()) return;
+    std::unique_lock lock(mutex_);
+    cancelled_.wait_for(lock, poll_interval, [this] { return cause_ != nullptr; });
+  }
+}
+
+// Revokes under the lock, so that create() does not abort a child meanwhile: its thread may wait in NCCL for a rank
+// that is gone, and leaves it then.
+void NcclCreation::cancel(const std::exception_ptr& cause) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (cause_ != nullptr) return;
+  cause_ = cause;
+  cancelled_.notify_all();
+  if (nccl().revoke == nullptr) return;
+  for (NcclComm child : revocable_) COX_NCCL_CHECK(child, revoke(child, 0));
+}
+
+std::vector<NcclComm> NcclCreation::children() const {
+  std::vector<NcclComm> children;
+  for (const Comms& comms : comms_) children.push_back(comms.child);
+  return children;
+}
+
+std::vector<NcclCreation::Comms> NcclCreation::take() noexcept { return std::exchange(comms_, {}); }
+
+}  // namespace cox::detail

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <coxswain/collectives/nccl/nccl.hpp>
+#include <coxswain/collectives/nccl/nccl_device_resources.hpp>
+
+#include <condition_variable>
+#include <cstddef>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace cox::detail {
+
+/// Creates NCCL's communicators of the ranks of this process in a communicator of several processes. NCCL cannot end a
+/// blocking creation whose peer is gone, but a launch on a non-blocking communicator takes several times as long. So
+/// the communicators are created non-blocking (the parents), and then split into blocking ones with the same ranks (the
+/// children), on which all operations are launched. NCCL does not report that a peer process is gone: another thread
+/// must call cancel() then.
+class NcclCreation {
+ public:
+  /// NCCL's communicators of a rank.
+  struct Comms {
+    NcclComm parent = nullptr;
+    NcclComm child = nullptr;
+  };
+
+  /// `ranks`: those of this process, as `opened` counts them, by their numbers in the communicator. `name`: in NCCL's
+  /// log.
+  NcclCreation(std::vector<int> ranks, std::size_t world_size, std::string name,
+               std::shared_ptr<NcclDeviceResources> opened);
+  NcclCreation(const NcclCreation&) = delete;
+  NcclCreation& operator=(const NcclCreation&) = delete;
+  /// Calls abort().
+  ~NcclCreation() { abort(); }
+
+  /// Why the NCCL of the process cannot do this; empty if it can.
+  [[nodiscard]] static std::string why_not();
+  /// For one of the processes, whose ncclUniqueId all use. Throws CollectiveError Backend.
+  [[nodiscard]] static NcclUniqueId make_id();
+  /// Blocks until all processes have created their communicators, and all ranks are connected. Throws the cause of
+  /// cancel(), CollectiveError Backend.
+  void create(const NcclUniqueId& id);
+  /// create() throws this cause soon, also if it is called later. The first cause is kept. Any thread; may block for
+  /// the time that ncclCommRevoke takes.
+  void cancel(const std::exception_ptr& cause) noexcept;
+  /// Aborts the communicators that were created and not taken. After create() has thrown, on the thread that called it.
+  /// Idempotent.
+  void abort() noexcept;
+  /// By rank. After create() has returned.
+  [[nodiscard]] std::vector<Comms> take() noexcept;
+
+ private:
+  template <class IsDone>
+  void wait_until(const IsDone& is_done);
+  void settle_parents();
+  [[nodiscard]] bool has_settled(NcclComm comm) const;
+  [[nodiscard]] std::vector<NcclComm> children() const;
+
+  const std::vector<int> ranks_;
+  const std::size_t world_size_;
+  const std::string name_;
+  const std::shared_ptr<NcclDeviceResources> opened_;
+  std::vector<Comms> comms_;  // NCCL writes a child until its parent has settled
+  std::mutex mutex_;
+  std::condition_variable cancelled_;
+  std::exception_ptr cause_;         // guarded by mutex_, like revocable_
+  std::vector<NcclComm> revocable_;  // the children, while create() may wait in them
+};
+
+}  // namespace cox::detail

@@ -1,0 +1,321 @@
+// The creation of NCCL's communicators over several processes, whose ranks are threads here, and how a process leaves
+// NCCL: over a library that stands in for NCCL.
+#include <coxswain/tests/fake_nccl/fake_nccl.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/collectives/nccl/nccl_communicator.hpp>
+#include <coxswain/collectives/nccl/nccl_creation.hpp>
+#include <coxswain/collectives/nccl/nccl_exchange.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
+
+#include <dlfcn.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using namespace cox;
+using namespace std::chrono_literals;
+using cox::detail::NcclCreation;
+using cox::detail::NcclExchange;
+using cox::detail::NcclUniqueId;
+using Kind = test::FakeNccl::Kind;
+
+namespace {
+
+constexpr auto patience = 30s;
+
+test::FakeNccl& fresh_nccl() {
+  const std::string file = COX_FAKE_NCCL;
+  set_settings({{"collectives.nccl", file}});
+  if (detail::find_nccl().nccl == nullptr) throw std::runtime_error(detail::find_nccl().error);
+  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD);
+  auto* const state = reinterpret_cast<test::FakeNccl* (*)()>(::dlsym(library, "cox_fake_nccl"));
+  test::FakeNccl& fake = *state();
+  const std::lock_guard lock(fake.mutex);
+  fake.calls.clear();
+  fake.misuse.clear();
+  fake.names.clear();
+  fake.calls_until_failure = -1;
+  fake.async_error = 0;
+  fake.hold_abort = false;
+  return fake;
+}
+
+/// Devices that are not there.
+class Opened final : public NcclDeviceResources {
+ public:
+  explicit Opened(bool idle = true) : is_idle_(idle) {}
+  void abort() noexcept override {}
+  [[nodiscard]] CUstream_st* stream(std::size_t) const noexcept override { return nullptr; }
+  [[nodiscard]] void* scratch(std::size_t) const noexcept override { return scratch_.data(); }
+  [[nodiscard]] std::shared_ptr<void> make_current(std::size_t) const override { return nullptr; }
+  [[nodiscard]] bool is_idle(std::size_t) const override { return is_idle_; }
+  void synchronize(std::size_t) const override {}
+
+ private:
+  const bool is_idle_;
+  mutable std::array<std::byte, scratch_size> scratch_{};
+};
+
+NcclCreation creation_of(std::vector<int> ranks, std::size_t world_size, bool idle = true) {
+  return {std::move(ranks), world_size, "cox.7.2", std::make_shared<Opened>(idle)};
+}
+
+/// What create() throws; nothing if it succeeds. Ends what was created.
+std::string outcome_of(NcclCreation& creation, const NcclUniqueId& id) {
+  std::string text;
+  try {
+    creation.create(id);
+  } catch (const std::exception& error) {
+    text = error.what();
+  }
+  creation.abort();
+  return text;
+}
+
+int live(test::FakeNccl& fake) {
+  const std::lock_guard lock(fake.mutex);
+  return fake.live;
+}
+
+std::exception_ptr gone() { return std::make_exception_ptr(std::runtime_error("process 1 is gone")); }
+
+}  // namespace
+
+TEST_CASE("The ranks of several processes are created non-blocking, and split into blocking communicators") {
+  test::FakeNccl& fake = fresh_nccl();
+  const int before = live(fake);
+  const NcclUniqueId id = NcclCreation::make_id();
+  NcclCreation first = creation_of({0, 1}, 3);
+  NcclCreation second = creation_of({2}, 3);
+  auto other = std::async(std::launch::async, [&] { second.create(id); });
+  first.create(id);
+  other.get();
+  const auto comms = first.take();
+  REQUIRE(comms.size() == 2);
+  for (const NcclCreation::Comms& each : comms) CHECK((each.parent != nullptr && each.child != nullptr));
+  CHECK(live(fake) == before + 6);
+  second.abort();
+  for (const NcclCreation::Comms& each : comms)
+    for (detail::NcclComm comm : {each.child, each.parent}) detail::nccl().abort(comm);
+  CHECK(live(fake) == before);
+  const std::lock_guard lock(fake.mutex);
+  CHECK(fake.misuse.empty());
+  CHECK(fake.names == std::vector<std::string>(3, "cox.7.2"));
+}
+
+TEST_CASE("A creation whose peer never comes is cancelled, wherever it is") {
+  test::FakeNccl& fake = fresh_nccl();
+  const int before = live(fake);
+  const NcclUniqueId id = NcclCreation::make_id();
+  SECTION("before it began") {
+    NcclCreation creation = creation_of({0}, 2);
+    creation.cancel(gone());
+    CHECK(outcome_of(creation, id) == "process 1 is gone");
+    const std::lock_guard lock(fake.mutex);
+    CHECK(fake.count(Kind::InitRank) == 0);
+  }
+  SECTION("while NCCL waits for the peer") {
+    NcclCreation creation = creation_of({0}, 2);
+    auto outcome = std::async(std::launch::async, [&] { return outcome_of(creation, id); });
+    while (live(fake) == before) std::this_thread::yield();
+    creation.cancel(gone());
+    creation.cancel(std::make_exception_ptr(std::runtime_error("another cause")));
+    CHECK(outcome.get() == "process 1 is gone");
+  }
+  SECTION("while the ranks are connected") {
+    NcclCreation first = creation_of({0}, 2, false);
+    NcclCreation second = creation_of({1}, 2);
+    auto other = std::async(std::launch::async, [&] { return outcome_of(second, id); });
+    auto outcome = std::async(std::launch::async, [&] { return outcome_of(first, id); });
+    CHECK(other.get().empty());
+    first.cancel(gone());
+    CHECK(outcome.get() == "process 1 is gone");
+    const std::lock_guard lock(fake.mutex);
+    CHECK(fake.count(Kind::Revoke) <= 1);
+  }
+  CHECK(live(fake) == before);
+}
+
+TEST_CASE("Whichever call of NCCL fails, the creation ends with its error and leaves nothing") {
+  test::FakeNccl& fake = fresh_nccl();
+  const int before = live(fake);
+  int failures = 0;
+  for (int calls = 0;; ++calls) {
+    const NcclUniqueId id = NcclCreation::make_id();
+    NcclCreation creation = creation_of({0}, 1);
+    {
+      const std::lock_guard lock(fake.mutex);
+      fake.calls_until_failure = calls;
+    }
+    const std::string outcome = outcome_of(creation, id);
+    CHECK(live(fake) == before);
+    const std::lock_guard lock(fake.mutex);
+    const bool has_failed = std::exchange(fake.calls_until_failure, -1) < 0;
+    if (!has_failed) break;
+    if (!outcome.empty()) ++failures;  // an abort that fails is logged
+  }
+  CHECK(failures >= 8);
+}
+
+namespace {
+
+/// A communicator of two processes, of which this one has rank 0. The other one is a thread.
+struct TwoProcesses final : NcclExchange {
+  TwoProcesses() { set_of_process(this); }
+  TwoProcesses(const TwoProcesses&) = delete;
+  TwoProcesses& operator=(const TwoProcesses&) = delete;
+  ~TwoProcesses() { set_of_process(nullptr); }
+
+  void share_id(const SharedCommunicator&, std::span<const std::byte> id) override {
+    NcclUniqueId shared;
+    std::memcpy(shared.bytes.data(), id.data(), shared.bytes.size());
+    id_shared.set_value(shared);
+  }
+  void mark(const SharedSequence&, std::uint64_t operation, const std::exception_ptr&,
+            UniqueFunction<void()> noted) noexcept override {
+    if (operation == 0) ++marks;
+    const std::lock_guard lock(mutex);
+    (notes_at_once ? at_once : kept).push_back(std::move(noted));
+    if (notes_at_once) at_once.back()();
+  }
+
+  NcclDevices devices() {
+    NcclWorldPart world{.communicator = {.devices = CommunicationId({{0, 0, 1}, {0, 0, 2}}), .epoch = 1},
+                        .number = CommunicatorNumber{77},
+                        .ranks = {0},
+                        .meet =
+                            [this](UniqueFunction<void(const std::exception_ptr&)> met) {
+                              ++meetings;
+                              met(refusal);
+                            },
+                        .end_meeting = [this] { --meetings; },
+                        .refuse = [this](const std::exception_ptr&) { ++refusals; },
+                        .mark = [](CommunicatorNumber, std::uint64_t, const std::exception_ptr&) {},
+                        .ended = [](CommunicatorNumber, std::size_t, std::uint64_t) {},
+                        .leave_within = leave_within,
+                        .cannot_leave =
+                            [this](const std::string& text) {
+                              cannot_leave.set_value(text);
+                              const std::lock_guard lock(fake.mutex);
+                              fake.hold_abort = false;
+                            }};
+    return {.devices = world.communicator.devices,
+            .ordinals = {0},
+            .open = [] { return std::make_shared<Opened>(); },
+            .quiesce = [] { return std::make_shared<int>(); },
+            .is_lost = [] { return false; },
+            .on_completed = [](std::size_t, std::span<const std::uint64_t>) {},
+            .world = std::move(world)};
+  }
+  std::shared_ptr<NcclCommunicator> begin() {
+    auto made = NcclCommunicator::find_or_create(CommunicatorNumber{77}, devices(), 60s);
+    CHECK_FALSE(made->created([this] { created.set_value(); }));
+    return made;
+  }
+
+  test::FakeNccl& fake = fresh_nccl();
+  std::exception_ptr refusal;
+  std::chrono::milliseconds leave_within{30s};
+  std::promise<NcclUniqueId> id_shared;
+  std::promise<void> created;
+  std::promise<std::string> cannot_leave;
+  std::atomic<int> meetings{0};
+  std::atomic<int> refusals{0};
+  std::atomic<int> marks{0};
+  std::mutex mutex;
+  bool notes_at_once = true;
+  std::vector<UniqueFunction<void()>> at_once;
+  std::vector<UniqueFunction<void()>> kept;
+};
+
+bool wait_until_destroyed(NcclCommunicator& nccl) {
+  return nccl.wait_until_destroyed(std::chrono::steady_clock::now() + patience);
+}
+
+}  // namespace
+
+TEST_CASE("NCCL is not entered if the processes do not meet") {
+  TwoProcesses world;
+  world.refusal = std::make_exception_ptr(std::runtime_error("process 1 is missing"));
+  const auto nccl = world.begin();
+  world.created.get_future().get();
+  CHECK(world.meetings == 1);  // it has not begun, so it does not end
+  CHECK(nccl->broken() != nullptr);
+  CHECK(wait_until_destroyed(*nccl));
+  const std::lock_guard lock(world.fake.mutex);
+  CHECK(world.fake.count(Kind::UniqueId) + world.fake.count(Kind::InitRank) == 0);
+}
+
+TEST_CASE("L16: a process that is gone while NCCL waits for it ends the creation") {
+  TwoProcesses world;
+  const auto nccl = world.begin();
+  static_cast<void>(world.id_shared.get_future().get());
+  NcclCommunicator::lose_process(1, gone());
+  world.created.get_future().get();
+  CHECK(wait_until_destroyed(*nccl));
+  CHECK(world.meetings == 0);
+  CHECK(world.refusals >= 1);
+  CHECK(world.marks >= 1);
+  CHECK(live(world.fake) == 0);
+}
+
+TEST_CASE("L14: NCCL is aborted only when the other processes have marked what failed") {
+  TwoProcesses world;
+  world.notes_at_once = false;
+  const auto nccl = world.begin();
+  const NcclUniqueId id = world.id_shared.get_future().get();
+  NcclCreation other = creation_of({1}, 2);
+  other.create(id);
+  world.created.get_future().get();
+  REQUIRE(nccl->broken() == nullptr);
+  nccl->abort(gone());
+  CHECK_FALSE(nccl->wait_until_destroyed(std::chrono::steady_clock::now() + 50ms));
+  {
+    const std::lock_guard lock(world.fake.mutex);
+    CHECK(world.fake.count(Kind::Abort) + world.fake.count(Kind::Revoke) == 0);
+  }
+  {
+    const std::lock_guard lock(world.mutex);
+    REQUIRE(world.kept.size() == 1);
+    world.kept.front()();
+  }
+  CHECK(wait_until_destroyed(*nccl));
+  other.abort();
+  CHECK(live(world.fake) == 0);
+}
+
+TEST_CASE("A process that NCCL does not let go ends") {
+  TwoProcesses world;
+  world.leave_within = 20ms;
+  const auto nccl = world.begin();
+  const NcclUniqueId id = world.id_shared.get_future().get();
+  NcclCreation other = creation_of({1}, 2);
+  other.create(id);
+  world.created.get_future().get();
+  {
+    const std::lock_guard lock(world.fake.mutex);
+    world.fake.hold_abort = true;
+  }
+  nccl->abort(gone());
+  const std::string text = world.cannot_leave.get_future().get();
+  CHECK(text.find("process 1 is gone") != std::string::npos);
+  CHECK(wait_until_destroyed(*nccl));
+  other.abort();
+  CHECK(live(world.fake) == 0);
+}

@@ -1,0 +1,153 @@
+// Releases of the leader while a sequencer is frozen, and the creation of NCCL's communicators, which freezes it.
+#include <coxswain/tests/collectives/sequencer_bench.hpp>
+#include <coxswain/tests/support/catch.hpp>
+
+#include <coxswain/collectives/sequencer/world_order.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <thread>
+#include <vector>
+
+using namespace cox;
+using namespace cox::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Counts what the sequencer asks for.
+struct Asked final : WorldOrder {
+  void open(CommunicatorNumber, const SharedSequence& sequence, std::chrono::milliseconds) noexcept override {
+    opened.push_back(sequence);
+  }
+  void ask(const CollectiveId& operation, const CollectiveRequests&, const CollectiveDependencies&) noexcept override {
+    asked.push_back(operation);
+  }
+  void refuse(const CollectiveId&, const std::exception_ptr&) noexcept override {}
+  void end(const CollectiveId&, const std::exception_ptr&) noexcept override { ++ended; }
+  void completed(const CollectiveId&) noexcept override {}
+  void close(CommunicatorNumber) noexcept override {}
+
+  std::vector<SharedSequence> opened;
+  std::vector<CollectiveId> asked;
+  int ended = 0;
+};
+
+constexpr DeviceId world_device(std::uint16_t process) { return {.type = 0, .index = 0, .process = process}; }
+
+/// The process 1 of a world of two processes with a device each.
+struct World {
+  Told creation;
+  std::vector<Told> operations = std::vector<Told>(4);
+  Asked order;
+  Sequencer sequencer;
+  CommunicatorNumber all;
+  CommunicatorNumber creating;
+
+  World() {
+    sequencer.join_world(1, {world_device(1), world_device(2)}, order, 8);
+    all = sequencer.open(CommunicationId({world_device(1), world_device(2)}), 1h);
+    creating = sequencer.open_creation(all, 1h);
+  }
+  void submit(CommunicatorNumber to, Told& told) {
+    static_cast<void>(sequencer.submit(to, 0, {.requests = {of_count(1)}, .launch = told.launch()}));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("The creation is a sequence of its own to the other processes") {
+  World world;
+  REQUIRE(world.order.opened.size() == 2);
+  CHECK(world.order.opened[1].communicator == world.order.opened[0].communicator);
+  CHECK(world.order.opened[1].transfer == TransferRanks::of_creation());
+  world.sequencer.close(world.all);
+  CHECK_THROWS_AS(world.sequencer.open_creation(world.all, 1h), CollectiveError);
+  const CommunicatorNumber local = world.sequencer.open(CommunicationId({world_device(0)}), 1h);
+  CHECK_THROWS_AS(world.sequencer.open_creation(local, 1h), CollectiveError);
+}
+
+TEST_CASE("Releases of the leader that follow that of a creation wait until it has ended") {
+  World world;
+  world.submit(world.creating, world.creation);
+  for (Told& told : world.operations) world.submit(world.all, told);
+  REQUIRE(world.order.asked.size() == 5);
+  CHECK(world.sequencer.release({world.all, 1}));
+  CHECK(world.operations[0].times() == 1);
+  CHECK(world.sequencer.release({world.creating, 1}));
+  CHECK(world.creation.times() == 1);
+  CHECK(world.sequencer.release({world.all, 2}));
+  CHECK(world.sequencer.release({world.all, 3}));
+  CHECK(world.operations[1].times() == 0);
+  world.sequencer.freeze();
+  world.sequencer.thaw();
+  CHECK(world.operations[1].times() == 0);
+  world.sequencer.thaw();
+  CHECK(world.operations[1].times() == 1);
+  CHECK(world.operations[2].times() == 1);
+  CHECK(world.operations[2].turns.back().order > world.operations[1].turns.back().order);
+  CHECK(world.sequencer.release({world.all, 4}));
+  CHECK(world.operations[3].times() == 1);
+}
+
+TEST_CASE("A creation among the kept releases keeps those after it") {
+  World world;
+  world.submit(world.creating, world.creation);
+  for (Told& told : world.operations) world.submit(world.all, told);
+  world.sequencer.freeze();
+  CHECK(world.sequencer.release({world.all, 1}));
+  CHECK(world.sequencer.release({world.creating, 1}));
+  CHECK(world.sequencer.release({world.all, 2}));
+  CHECK(world.operations[0].times() == 0);
+  world.sequencer.thaw();
+  CHECK(world.operations[0].times() == 1);
+  CHECK(world.creation.times() == 1);
+  CHECK(world.operations[1].times() == 0);
+  world.sequencer.thaw();
+  CHECK(world.operations[1].times() == 1);
+}
+
+TEST_CASE("A kept release of an operation that is lost meanwhile launches nothing") {
+  World world;
+  world.submit(world.all, world.operations[0]);
+  world.sequencer.freeze();
+  CHECK(world.sequencer.release({world.all, 1}));
+  CHECK_FALSE(world.sequencer.release({world.all, 2}));  // was not asked for
+  world.sequencer.lose_world(std::make_exception_ptr(
+      CollectiveError(CollectiveError::Kind::WorldGone, "the world is over", std::source_location())));
+  CHECK(world.operations[0].refusal() == CollectiveError::Kind::WorldGone);
+  world.sequencer.thaw();
+  CHECK(world.operations[0].times() == 1);
+}
+
+TEST_CASE("freeze() returns when a release that is passed on has been passed on") {
+  World world;
+  std::latch launching(1);
+  std::latch go_on(1);
+  std::atomic<bool> launched = false;
+  static_cast<void>(
+      world.sequencer.submit(world.all, 0, {.requests = {of_count(1)}, .launch = launch_of([&](const LaunchGrant&) {
+                                                                         launching.count_down();
+                                                                         go_on.wait();
+                                                                         launched = true;
+                                                                       })}));
+  std::atomic<bool> was_right = false;
+  std::thread leader([&] { was_right = world.sequencer.release({world.all, 1}); });
+  launching.wait();
+  std::atomic<bool> had_launched = false;
+  std::thread freezing([&] {
+    world.sequencer.freeze();
+    had_launched = launched.load();
+    world.sequencer.thaw();
+  });
+  go_on.count_down();
+  leader.join();
+  freezing.join();
+  CHECK(was_right);
+  CHECK(had_launched);
+}

@@ -1,0 +1,26 @@
+// What two processes with a GPU each are notified of when one of them fails, and that the other one continues.
+
+#include <cstdio>
+
+#if COX_GPU_TESTS
+
+#include <coxswain/servers/cuda/device/cuda_devices.hpp>
+#include <coxswain/tests/programs/world_gpu_failures.hpp>
+
+int main(int count, char** arguments) {
+  using namespace cox::test;
+  if (count > 1) return run_scenario(arguments[2]);
+  if (cox::enumerate_cuda_devices().size() < 2) {
+    std::fprintf(stderr, "skipped: needs 2 GPUs. %s\n", cox::why_no_cuda().c_str());
+    return 0;
+  }
+  FailureTest test(2);
+  test.run_all(3000);
+  return test.result();
+}
+
+#else
+
+int main() { return 0; }
+
+#endif

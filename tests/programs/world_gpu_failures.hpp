@@ -1,0 +1,379 @@
+#pragma once
+
+// L16 and L14 for GPUs of several processes: what the processes are notified of when one of them fails, and that the
+// others continue.
+
+#include <coxswain/tests/programs/world_gpus.hpp>
+
+#include <coxswain/collectives/world/world.hpp>
+#include <coxswain/device_handle/base/find_cause.hpp>
+#include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace cox::test {
+
+using FailureKind = CollectiveError::Kind;
+
+inline std::int64_t milliseconds_now() {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Part of the error of GpuProcess::poison().
+constexpr const char* first_cause = "the image is neither PTX nor a cubin";
+
+/// A process of the world, with one GPU. `NCCL` is not initialised before an operation needs it.
+struct GpuProcess {
+  static constexpr std::size_t elements = 1000;
+
+  World world;
+  CudaClient client;
+  std::vector<DeviceId> devices;
+  CommunicationId all;
+  Handle values;
+  Handle sums;
+
+  explicit GpuProcess(const std::vector<DeviceId>& own)
+      : world(World::join(own)),
+        client(CudaClient::load(own.front())),
+        devices(world.devices(cuda_device_type)),
+        all(devices),
+        values(client.create(Bytes::from_vector(std::vector<float>(elements, 1.0F)))),
+        sums(client.empty(elements * sizeof(float))) {}
+
+  /// Sums among `group`; throws what the collective throws.
+  void sum(const CommunicationId& group) {
+    client.all_reduce(values, sums, ElementType::F32, group);
+    const auto read = client.read_one(sums).to_vector<float>();
+    if (std::ranges::any_of(read, [&](float each) { return each != static_cast<float>(group.world_size()); }))
+      throw std::runtime_error("the sum is wrong: " + std::to_string(read.back()));
+  }
+  /// All but process 1.
+  [[nodiscard]] CommunicationId rest() const {
+    std::vector<DeviceId> left = devices;
+    left.erase(left.begin() + 1);
+    return CommunicationId(left);
+  }
+  /// The memory has a failure as its producer (L14): a kernel that cannot be loaded.
+  void poison() {
+    constexpr std::string_view image = "no code at all";
+    CudaKernelOptions options;
+    options.parameters = {KernelParameter::buffer()};
+    const auto failing =
+        CudaKernel::from_image("failing", CubeDim::single(), std::as_bytes(std::span(image)), std::move(options));
+    client.launch(failing, CubeCount::single(), KernelArguments().with_buffer(values));
+  }
+};
+
+/// Prints what was thrown and when, for the first process to read.
+template <class F>
+void report(const char* what, F&& f) {
+  std::string text = "nothing";
+  try {
+    f();
+  } catch (...) {
+    const auto* const error = find_cause<CollectiveError>(std::current_exception());
+    text = (error == nullptr ? "another error" : std::to_string(static_cast<int>(error->kind()))) + ": " +
+           describe(std::current_exception());
+    std::ranges::replace(text, '\n', ' ');
+  }
+  std::printf("%s: %lld, %s\n", what, static_cast<long long>(milliseconds_now()), text.c_str());
+  std::fflush(stdout);
+}
+
+// Sums until it fails.
+inline void sum_for_ever(GpuProcess& process) {
+  for (std::size_t i = 0;; ++i) {
+    process.sum(process.all);
+    if (i == 10) {
+      std::printf("under way\n");
+      std::fflush(stdout);
+    }
+  }
+}
+
+// The first process creates the file.
+inline void wait_for_file(const std::string& name) {
+  const std::filesystem::path file = std::filesystem::path(std::string(std::getenv("COX_WORLD")).substr(5)) / name;
+  while (!std::filesystem::exists(file)) std::this_thread::yield();
+}
+
+inline void try_again(const char* what, GpuProcess& process, const CommunicationId& group) {
+  report(what, [&] {
+    process.client.ensure_init_collective(group);
+    process.sum(group);
+  });
+}
+
+using Scenario = std::function<void(GpuProcess&)>;
+inline const std::map<std::string, Scenario>& scenarios() {
+  static const std::map<std::string, Scenario> all{
+      {"killed",
+       [](GpuProcess& process) {
+         report("sum", [&] { sum_for_ever(process); });
+         try_again("rest", process, process.rest());
+       }},
+      {"killed in the creation",
+       [](GpuProcess& process) {
+         if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "init", 1);
+         report("sum", [&] { process.sum(process.all); });
+         try_again("rest", process, process.rest());
+       }},
+      {"killed in the split",
+       [](GpuProcess& process) {
+         if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "split", 1);
+         report("sum", [&] { process.sum(process.all); });
+         try_again("rest", process, process.rest());
+       }},
+      {"killed while the ranks are connected",
+       [](GpuProcess& process) {
+         if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "operation", 1);
+         report("sum", [&] { process.sum(process.all); });
+         try_again("rest", process, process.rest());
+       }},
+      {"leader killed",
+       [](GpuProcess& process) {
+         report("sum", [&] { sum_for_ever(process); });
+         try_again("again", process, process.all);
+       }},
+      {"mismatch",
+       [](GpuProcess& process) {
+         report("sum", [&] {
+           const std::size_t count = process.world.process() == 1 ? 8 : 16;
+           const auto part = [&](const Handle& of) {
+             return of.offset_end((GpuProcess::elements - count) * sizeof(float));
+           };
+           process.client.all_reduce(part(process.values), part(process.sums), ElementType::F32, process.all);
+           process.client.sync().get();
+         });
+         report("again", [&] { process.sum(process.all); });
+       }},
+      {"never ready",
+       [](GpuProcess& process) {
+         if (process.world.process() == 1)
+           wait_for_file("go");  // until the others have been told
+         else
+           report("sum", [&] { process.sum(process.all); });
+         try_again("late", process, process.all);
+       }},
+      {"missing",
+       [](GpuProcess& process) {
+         process.sum(process.all);
+         if (process.world.process() == 1)
+           wait_for_file("go");
+         else
+           report("sum", [&] { process.sum(process.all); });
+         try_again("late", process, process.all);
+       }},
+      {"poison",
+       [](GpuProcess& process) {
+         process.sum(process.all);
+         if (process.world.process() == 1) process.poison();
+         report("sum", [&] { process.sum(process.all); });
+         if (process.world.process() == 1)
+           process.client.write(process.values, Bytes::from_vector(std::vector<float>(GpuProcess::elements, 1.0F)));
+         report("again", [&] { process.sum(process.all); });
+       }},
+      {"poison that spreads",  // what depends on the sum is a part of another one
+       [](GpuProcess& process) {
+         process.sum(process.all);
+         if (process.world.process() != 1) process.sum(process.rest());
+         if (process.world.process() == 1) process.poison();
+         process.client.all_reduce(process.values, process.sums, ElementType::F32, process.all);
+         if (process.world.process() != 1)
+           process.client.all_reduce(process.sums, process.values, ElementType::F32, process.rest());
+         report("sum", [&] {
+           static_cast<void>(process.client.read_one(process.world.process() == 1 ? process.sums : process.values));
+         });
+         process.client.write(process.values, Bytes::from_vector(std::vector<float>(GpuProcess::elements, 1.0F)));
+         report("again", [&] { process.sum(process.all); });
+       }},
+      {"left",
+       [](GpuProcess& process) {
+         if (process.world.process() == 1) {
+           process.sum(process.all);
+           return process.world.leave();
+         }
+         report("sum", [&] { sum_for_ever(process); });
+         try_again("rest", process, process.rest());
+       }},
+  };
+  return all;
+}
+
+inline int run_scenario(const std::string& name) {
+  prepare_gpus();
+  try {
+    const std::size_t number = std::stoul(std::getenv("COX_WORLD_PROCESS"));
+    GpuProcess process(gpus_of_process(number, 1));
+#if COX_WORLD_STAND_INS
+    require_no_nccl();
+#endif
+    scenarios().at(name)(process);
+    std::printf("end\n");  // none leaves the world before the others have their results
+    std::fflush(stdout);
+    wait_for_file("end");
+    process.world.leave();
+  } catch (...) {
+    std::fprintf(stderr, "%s\n", describe(std::current_exception()).c_str());
+    return 2;
+  }
+  return shutdown_all() == ShutdownOutcome::Drained ? 0 : 1;
+}
+
+/// The first process: runs the scenarios, and checks what the others have said.
+class FailureTest {
+ public:
+  explicit FailureTest(std::size_t processes) : processes_(processes) {}
+
+  /// A line "what: TIME, 8: text" of a process.
+  struct Line {
+    long long milliseconds = -1;  // at which it was said
+    std::string text;
+
+    [[nodiscard]] bool is(FailureKind kind) const {
+      return text.starts_with(std::to_string(static_cast<int>(kind)) + ":");
+    }
+    [[nodiscard]] bool names(const std::string& what) const { return text.find(what) != std::string::npos; }
+  };
+  [[nodiscard]] static Line line_of(const std::string& output, const std::string& what) {
+    const std::size_t at = output.find("\n" + what + ": ");
+    if (at == std::string::npos) return {};
+    const std::size_t begin = at + what.size() + 3;
+    const std::size_t comma = output.find(", ", begin);
+    return {std::stoll(output.substr(begin)), output.substr(comma + 2, output.find('\n', comma) - comma - 2)};
+  }
+
+  void expect(bool holds, const std::string& what) {
+    if (holds) return;
+    std::fprintf(stderr, "not so: %s\n", what.c_str());
+    ++failures_;
+  }
+
+  using Check = std::function<void(std::size_t process, const std::string& output)>;
+  /// `act` is called when all processes run; `victims` are not waited for.
+  void run(const std::string& name, const std::vector<std::string>& variables,
+           const std::function<void(WorldProcesses&)>& act, const Check& check,
+           const std::vector<std::size_t>& victims = {}) {
+    WorldProcesses world(processes_, {"work", name}, variables);
+    act(world);
+    for (std::size_t process = 0; process < processes_; ++process)
+      if (std::ranges::find(victims, process) == victims.end()) wait_for(world, process, "end\n");
+    std::ofstream(world.folder() / "end") << "end";
+    const int before = failures_;
+    for (std::size_t process = 0; process < processes_; ++process) {
+      if (std::ranges::find(victims, process) != victims.end()) continue;
+      const int code = world.wait(process);
+      const std::string output = "\n" + world.output(process);
+      expect(code == 0, name + ": process " + std::to_string(process) + " ended with " + std::to_string(code));
+      check(process, output);
+      if (failures_ != before) std::fprintf(stderr, "%s, process %zu said:%s\n", name.c_str(), process, output.c_str());
+    }
+  }
+  /// Ends the test if the process does not print this within a minute.
+  static void wait_for(const WorldProcesses& world, std::size_t process, const std::string& text) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (world.output(process).find(text) == std::string::npos) {
+      if (std::chrono::steady_clock::now() > deadline) {
+        std::fprintf(stderr, "process %zu does not get as far as '%s':\n%s\n", process, text.c_str(),
+                     world.output(process).c_str());
+        std::exit(1);
+      }
+      std::this_thread::yield();
+    }
+  }
+  /// Sends the signal when all processes are in the middle of sums.
+  [[nodiscard]] std::function<void(WorldProcesses&)> signal(std::size_t process, int number) {
+    return [this, process, number](WorldProcesses& world) {
+      for (std::size_t each = 0; each < processes_; ++each) wait_for(world, each, "under way");
+      signalled_ = milliseconds_now();
+      world.kill(process, number);
+    };
+  }
+  /// That the survivors of process 1 are notified in time, and continue.
+  [[nodiscard]] Check survivors(const std::string& name, std::vector<FailureKind> kinds, long long within) {
+    return [this, name, kinds, within](std::size_t, const std::string& output) {
+      const Line sum = line_of(output, "sum");
+      expect(std::ranges::any_of(kinds, [&](FailureKind kind) { return sum.is(kind); }) && sum.names("process 1"),
+             name + ": the survivors are told who is gone");
+      expect(signalled_ == 0 || sum.milliseconds - signalled_ < within, name + ": the survivors are told in time");
+      expect(line_of(output, "rest").text == "nothing", name + ": the survivors go on");
+    };
+  }
+  /// For the missing process to go on, when the others have been told.
+  static void let_go(WorldProcesses& world, std::size_t processes) {
+    for (std::size_t process = 0; process < processes; ++process)
+      if (process != 1) wait_for(world, process, "sum: ");
+    std::ofstream(world.folder() / "go") << "go";
+  }
+
+  /// The scenarios that need nothing of the stand-ins. `patience`: in which survivors are told of a killed process.
+  void run_all(long long patience) {
+    const auto nothing = [](WorldProcesses&) {};
+    const auto go_on = [this](const std::string& name) {
+      return [this, name](WorldProcesses& world) { let_go(world, processes_); };
+    };
+    run("killed", {}, signal(1, SIGKILL), survivors("killed", {FailureKind::ProcessGone}, patience), {1});
+    run("killed", {"COX_WORLD_HEARTBEAT=50ms", "COX_WORLD_SILENCE=300ms"}, signal(1, SIGSTOP),
+        survivors("stopped", {FailureKind::ProcessSilent, FailureKind::ProcessGone}, patience + 1000), {1});
+    run("leader killed", {}, signal(0, SIGKILL),
+        [this](std::size_t, const std::string& output) {
+          const Line sum = line_of(output, "sum");
+          expect(sum.is(FailureKind::WorldGone) || sum.is(FailureKind::ProcessGone), "leader killed: all are told");
+          expect(line_of(output, "again").is(FailureKind::WorldGone), "leader killed: the world is gone");
+        },
+        {0});
+    signalled_ = 0;
+    run("mismatch", {}, nothing, [this](std::size_t, const std::string& output) {
+      const Line sum = line_of(output, "sum");
+      expect(sum.is(FailureKind::Mismatch) && sum.names("of 8 f32") && sum.names("of 16 f32"),
+             "mismatch: all are told");
+      expect(line_of(output, "again").text == "nothing", "mismatch: the communicator goes on");
+    });
+    for (const std::string name : {"never ready", "missing"})
+      run(name, {"COX_COLLECTIVES_TIMEOUT=2s"}, go_on(name),
+          [this, name](std::size_t process, const std::string& output) {
+            const Line sum = line_of(output, "sum");
+            if (process != 1)
+              expect(sum.is(FailureKind::Timeout) && sum.names("process 1"),
+                     name + ": the others are told who is missing");
+            expect(line_of(output, "late").text == "nothing", name + ": the communicator is opened again");
+          });
+    run("poison", {}, nothing, [this](std::size_t, const std::string& output) {
+      expect(line_of(output, "sum").names(first_cause), "poison: all are told the first cause");
+      expect(line_of(output, "again").text == "nothing", "poison: the communicator goes on");
+    });
+    run("left", {}, nothing, [this](std::size_t process, const std::string& output) {
+      if (process == 1) return;
+      const Line sum = line_of(output, "sum");
+      expect(sum.is(FailureKind::ProcessGone) && sum.names("process 1"), "left: the others are told");
+      expect(line_of(output, "rest").text == "nothing", "left: the others go on");
+    });
+  }
+
+  [[nodiscard]] int result() const noexcept { return failures_ == 0 ? 0 : 1; }
+
+ private:
+  const std::size_t processes_;
+  int failures_ = 0;
+  long long signalled_ = 0;
+};
+
+}  // namespace cox::test

@@ -1,0 +1,21 @@
+// What the processes of a world of GPUs are notified of when one of them fails, and that the others continue, also when
+// a process dies while NCCL creates communicators. The driver and NCCL are stand-ins.
+
+#include <coxswain/tests/programs/world_gpu_failures.hpp>
+
+int main(int count, char** arguments) {
+  using namespace cox::test;
+  if (count > 1) return run_scenario(arguments[2]);
+  FailureTest test(3);
+  test.run_all(1000);
+  for (const std::string name :
+       {"killed in the creation", "killed in the split", "killed while the ranks are connected"})
+    test.run(name, {}, [](WorldProcesses&) {}, test.survivors(name, {FailureKind::ProcessGone}, 0), {1});
+  test.run(
+      "poison that spreads", {}, [](WorldProcesses&) {},
+      [&](std::size_t, const std::string& output) {
+        test.expect(FailureTest::line_of(output, "sum").names(first_cause), "spread: all are told the first cause");
+        test.expect(FailureTest::line_of(output, "again").text == "nothing", "spread: the communicator goes on");
+      });
+  return test.result();
+}
