@@ -2,6 +2,8 @@
 
 #include <coxswain/tools/cox/command_line.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -21,5 +23,8 @@ struct Command {
     return {code, out.str(), err.str()};
   }
 };
+
+inline int code_of(const Command& command) { return static_cast<int>(command.code); }
+inline std::ptrdiff_t lines_of(const std::string& text) { return std::ranges::count(text, '\n'); }
 
 }  // namespace cox::tools

@@ -23,7 +23,9 @@
 using Catch::Matchers::ContainsSubstring;
 using cox::test::TemporaryFile;
 using cox::test::Variable;
+using cox::tools::code_of;
 using cox::tools::Command;
+using cox::tools::lines_of;
 
 namespace {
 
@@ -44,10 +46,6 @@ std::string content(const TemporaryFile& file) {
   text << std::ifstream(file.path()).rdbuf();
   return text.str();
 }
-
-int code_of(const Command& command) { return static_cast<int>(command.code); }
-
-std::ptrdiff_t lines_of(const std::string& text) { return std::ranges::count(text, '\n'); }
 
 // A report with one suspect, where the supervisor wants it.
 const std::string write_report =

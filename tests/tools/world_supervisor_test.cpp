@@ -18,7 +18,9 @@
 using Catch::Matchers::ContainsSubstring;
 using cox::test::ScratchFolder;
 using cox::test::Variable;
+using cox::tools::code_of;
 using cox::tools::Command;
+using cox::tools::lines_of;
 
 namespace {
 
@@ -43,10 +45,6 @@ const std::string functions =
 Command run_script(std::size_t processes, const std::string& script, const std::vector<std::string>& options = {}) {
   return run_world(processes, options, {"/bin/sh", "-c", functions + script});
 }
-
-int code_of(const Command& command) { return static_cast<int>(command.code); }
-
-std::ptrdiff_t lines_of(const std::string& text) { return std::ranges::count(text, '\n'); }
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream stream(text);
@@ -78,8 +76,7 @@ TEST_CASE("cox run --processes starts the processes of a world, and ends when al
     expected.insert(expected.end(), first.begin() + 9, first.end());  // the same in all processes
     CHECK(words_of(folder.text("words" + number)) == expected);
   }
-  CHECK_THAT(first[11], Catch::Matchers::StartsWith("file:/"));
-  CHECK_FALSE(std::filesystem::exists(std::filesystem::path(first[11].substr(5)).parent_path()));
+  CHECK_THAT(first[11], Catch::Matchers::StartsWith("leader://127.0.0.1:"));
   CHECK(code_of(run_script(3, "echo $COX_WORLD_RUN > $OUT/words3")) == 0);
   CHECK(words_of(folder.text("words3")) != std::vector<std::string>{first[10]});
 }
