@@ -31,7 +31,7 @@ std::size_t length_of(const std::array<std::byte, 4>& bytes) noexcept {
   return length;
 }
 
-ControlLink::ControlLink(Socket socket)
+ControlLink::ControlLink(Socket socket, std::size_t largest)
     : socket_(std::move(socket)), queue_(socket_.native_handle(), [this] {
         // Any thread: the socket's own thread waits.
         boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
@@ -40,7 +40,8 @@ ControlLink::ControlLink(Socket socket)
             if (!error) self->queue_.flush();
           });
         });
-      }) {
+      }),
+      largest_(largest) {
   set_options(socket_);
 }
 
@@ -52,6 +53,7 @@ void ControlLink::start(Handlers handlers) {
 }
 
 void ControlLink::restart(Handlers handlers) {
+  largest_ = max_frame;
   // The former ones may be running, so they are destroyed later.
   boost::asio::post(socket_.get_executor(), [former = std::exchange(handlers_, std::move(handlers))] {});
 }
@@ -64,7 +66,7 @@ void ControlLink::read_length() {
                             if (self->closed_) return;
                             if (error) return self->end(error.message());
                             const std::size_t bytes = length_of(self->length_);
-                            if (bytes == 0 || bytes > max_frame)
+                            if (bytes == 0 || bytes > self->largest_)
                               return self->end("it sent a message of " + std::to_string(bytes) + " bytes");
                             self->read_frame(bytes);
                           });

@@ -27,14 +27,16 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
     std::function<void(const std::string& why)> ended;
   };
 
-  explicit ControlLink(Socket socket);
+  /// `largest`: bytes of a message that the other end may send, until restart().
+  explicit ControlLink(Socket socket, std::size_t largest = max_frame);
   ControlLink(const ControlLink&) = delete;
   ControlLink& operator=(const ControlLink&) = delete;
   ~ControlLink();
 
   /// Calls the handlers from now on. They may close the link, which then calls none of them any more.
   void start(Handlers handlers);
-  /// Calls these handlers instead, also from within one of the former.
+  /// Calls these handlers instead, also from within one of the former. Messages may have up to max_frame bytes from
+  /// now on.
   void restart(Handlers handlers);
   /// Sends a message, or as much as the socket takes, at once; the rest follows. Any thread; in order. Drops it if the
   /// connection has ended. Throws MalformedMessage (it is too large), std::bad_alloc.
@@ -52,6 +54,7 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
 
   Socket socket_;
   SendQueue queue_;
+  std::size_t largest_;
   Handlers handlers_;
   std::array<std::byte, 4> length_{};
   std::vector<std::byte> frame_;

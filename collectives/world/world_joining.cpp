@@ -27,7 +27,9 @@ using boost::system::error_code;
 using std::chrono::steady_clock;
 
 constexpr std::string_view leader_key = "leader";
-constexpr std::size_t most_unidentified = 4096;  // connections that have not said who they are
+constexpr std::size_t most_unidentified = 1024;  // connections that have not said which process they come from
+constexpr std::size_t most_hello = 32'768;       // bytes of a Hello: its devices have at most 24 KiB
+constexpr std::chrono::milliseconds accept_again_after{50};
 
 std::vector<std::byte> bytes_of(const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -234,9 +236,14 @@ void WorldSession::accept_control() {
   control_acceptor_.async_accept([this](const error_code& failed, Tcp::socket socket) {
     if (!control_acceptor_.is_open()) return;
     if (!failed && unidentified_.size() < most_unidentified) {
-      const auto link = std::make_shared<ControlLink>(std::move(socket));
+      const auto link = std::make_shared<ControlLink>(std::move(socket), most_hello);
       unidentified_.insert(link);
       const std::weak_ptr<ControlLink> weak = link;
+      const auto timer = std::make_shared<boost::asio::steady_timer>(io_, options_.identified_within);
+      timer->async_wait([this, weak, timer](const error_code&) {
+        const Link silent = weak.lock();
+        if (silent && unidentified_.erase(silent) != 0) silent->close();
+      });
       link->start({.received =
                        [this, weak](Message message) {
                          if (const Link sender = weak.lock()) receive_hello(sender, std::move(message));
@@ -246,8 +253,15 @@ void WorldSession::accept_control() {
                          if (const Link sender = weak.lock()) unidentified_.erase(sender);
                        }});
     }
-    accept_control();
+    accept_again(failed, &WorldSession::accept_control);
   });
+}
+
+// A lack of descriptors, for example, lasts for a while: without the pause, the loop would fail again at once.
+void WorldSession::accept_again(const error_code& failed, void (WorldSession::*accept)()) {
+  if (!failed) return (this->*accept)();
+  const auto timer = std::make_shared<boost::asio::steady_timer>(io_, accept_again_after);
+  timer->async_wait([this, timer, accept](const error_code&) { (this->*accept)(); });
 }
 
 void WorldSession::receive_hello(const Link& link, Message message) {
@@ -376,8 +390,9 @@ void WorldSession::connect_data(Time deadline) {
 void WorldSession::accept_data() {
   data_acceptor_.async_accept([this](const error_code& failed, Tcp::socket accepted) {
     if (!data_acceptor_.is_open()) return;
-    if (!failed) receive_data_hello(std::make_shared<Tcp::socket>(std::move(accepted)));
-    accept_data();
+    if (!failed && unidentified_data_ < most_unidentified)
+      receive_data_hello(std::make_shared<Tcp::socket>(std::move(accepted)));
+    accept_again(failed, &WorldSession::accept_data);
   });
 }
 
@@ -385,9 +400,17 @@ void WorldSession::accept_data() {
 void WorldSession::receive_data_hello(const std::shared_ptr<Tcp::socket>& socket) {
   const auto expected = frame_of(DataHello{}).size();
   const auto frame = std::make_shared<std::vector<std::byte>>(expected);
+  const auto timer = std::make_shared<boost::asio::steady_timer>(io_, options_.identified_within);
+  timer->async_wait([weak = std::weak_ptr(socket), timer](const error_code& cancelled) {
+    error_code ignored;
+    if (const auto silent = weak.lock(); silent && !cancelled) silent->close(ignored);
+  });
+  ++unidentified_data_;
   boost::asio::async_read(
-      *socket, boost::asio::buffer(*frame), [this, socket, frame](const error_code& error, std::size_t) {
-        if (error) return;
+      *socket, boost::asio::buffer(*frame), [this, socket, frame, timer](const error_code& error, std::size_t) {
+        --unidentified_data_;
+        timer->cancel();
+        if (error || !data_acceptor_.is_open()) return;
         try {
           const Message message = decode(std::span(*frame).subspan(4));
           const auto* const hello = std::get_if<DataHello>(&message);

@@ -33,6 +33,8 @@ struct SessionOptions {
   std::size_t max_ahead = 1024;     ///< of process 0 counts: see LeaderOptions
   std::chrono::nanoseconds heartbeat{std::chrono::seconds(1)};
   std::chrono::nanoseconds silence{std::chrono::seconds(30)};
+  /// How long a connection may exist before it has said which process it comes from.
+  std::chrono::nanoseconds identified_within{std::chrono::seconds(10)};
 };
 
 /// The connections of this process in its world, and their thread. In process 0 the thread also leads the world.
@@ -64,6 +66,7 @@ class WorldSession {
   void listen(const boost::asio::ip::address& address);
   void accept_control();
   void accept_data();
+  void accept_again(const boost::system::error_code& failed, void (WorldSession::*accept)());
   void receive_hello(const Link& link, Message message);
   [[nodiscard]] std::string objection_to(const Hello& hello) const;
   void connect_to_leader(const std::string& host, std::uint16_t port, Time deadline);
@@ -109,6 +112,7 @@ class WorldSession {
   std::vector<Link> links_;      // of process 0, by process
   Link to_leader_;               // of the others; closed, but never reset
   std::set<Link> unidentified_;  // connections without a Hello so far
+  std::size_t unidentified_data_ = 0;  // and those without a DataHello
   std::optional<Leader> leader_;
   DataExchange exchange_;
   std::string refused_;  // why the leader has refused this process, or why it cannot be reached

@@ -1,10 +1,9 @@
+#include <coxswain/tests/collectives/world/session_member.hpp>
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_folder.hpp>
 
-#include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
-#include <coxswain/collectives/world/world_session.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -16,29 +15,6 @@ using namespace cox;
 using namespace std::chrono_literals;
 using namespace cox::test;
 using Catch::Matchers::ContainsSubstring;
-using cox::detail::world::WorldSession;
-
-namespace {
-
-/// A process of a world whose processes are threads of the test.
-struct Member {
-  Sequencer sequencer{{}};
-  WorldSession session;
-  Member(const TemporaryFolder& folder, std::uint16_t process, std::uint16_t processes,
-         std::chrono::nanoseconds timeout = 60s, const std::string& run = "test")
-      : session({.place = {.process = process,
-                           .processes = processes,
-                           .local_process = process,
-                           .local_processes = processes,
-                           .run = run,
-                           .host = "here",
-                           .rendezvous = {.kind = Rendezvous::Kind::Folder, .folder = folder.path().string()},
-                           .timeout = timeout},
-                 .devices = {{0, process}}},
-                sequencer) {}
-};
-
-}  // namespace
 
 TEST_CASE("Processes that join know each other's devices") {
   const TemporaryFolder folder;
@@ -52,14 +28,14 @@ TEST_CASE("Processes that join know each other's devices") {
     CHECK(member->session.processes()[1].host == "here");
     CHECK(member->session.processes()[1].devices == std::vector{DeviceId{0, 1, 2}});
   }
-  second.session.leave(std::chrono::steady_clock::now() + 60s);
-  first.session.leave(std::chrono::steady_clock::now() + 60s);
+  second.leave();
+  first.leave();
 }
 
 TEST_CASE("A process that does not come is named at the deadline") {
   const TemporaryFolder folder;
-  Member first(folder, 0, 3, 500ms);
-  Member second(folder, 1, 3, 500ms);
+  Member first(folder, 0, 3, {.timeout = 500ms});
+  Member second(folder, 1, 3, {.timeout = 500ms});
   auto joined = std::async(std::launch::async, [&] { second.session.join(); });
   const std::string text = message_of([&] { first.session.join(); });
   CHECK_THAT(text, ContainsSubstring("process 2"));
@@ -71,12 +47,12 @@ TEST_CASE("A process that has another number of processes is refused, and the wo
   const TemporaryFolder folder;
   Member first(folder, 0, 2);
   auto joined = std::async(std::launch::async, [&] { first.session.join(); });
-  Member wrong(folder, 1, 3, 20s);
+  Member wrong(folder, 1, 3, {.timeout = 20s});
   CHECK(kind_of<WorldError>([&] { wrong.session.join(); }) == WorldError::Kind::Refused);
   CHECK(joined.wait_for(0s) == std::future_status::timeout);
   Member right(folder, 1, 2);
   right.session.join();
   joined.get();
-  right.session.leave(std::chrono::steady_clock::now() + 60s);
-  first.session.leave(std::chrono::steady_clock::now() + 60s);
+  right.leave();
+  first.leave();
 }
