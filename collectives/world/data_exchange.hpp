@@ -27,7 +27,8 @@ class DataExchange final : public RankExchange {
   using NameOf = std::function<std::string(std::uint16_t process)>;
   using Ended = std::function<void(std::uint16_t process, const std::string& why)>;
 
-  /// `name_of` names a process in errors. `ended` is called when the link to a process has ended by itself.
+  /// `name_of` names a process in errors. `ended` is called when the link to a process has ended by itself: lose() must
+  /// be called soon, so that the operations that need the process fail.
   DataExchange(std::size_t processes, NameOf name_of, Ended ended)
       : name_of_(std::move(name_of)), ended_(std::move(ended)), links_(processes), gone_(processes) {}
 
@@ -40,6 +41,8 @@ class DataExchange final : public RankExchange {
 
   void add(std::uint16_t process, std::shared_ptr<DataLink> link);
   [[nodiscard]] bool has(std::uint16_t process) const;
+  /// Whether an operation waits for inputs of the process.
+  [[nodiscard]] bool awaits(std::uint16_t process) const;
   /// The process is gone: operations that need it fail with this error, also later ones. Closes its link.
   void lose(std::uint16_t process, const std::exception_ptr& why) noexcept;
   /// Every process is gone.

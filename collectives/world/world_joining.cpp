@@ -208,12 +208,14 @@ void WorldSession::find_leader(Store* store, Time deadline) {
                          },
                      .ended =
                          [this](const std::string& why) {
-                           if (refused_.empty())
-                             refused_ = "the connection to the process that leads the world has ended: " + why;
+                           if (!refused_.empty()) return;
+                           has_lost_leader_ = true;
+                           refused_ = "the connection to the process that leads the world has ended: " + why;
                          }});
   if (!run_until(deadline, [this] { return is_welcome_ || !refused_.empty(); }))
     throw WorldError(WorldError::Kind::Timeout,
                      "not all processes of the world have joined in time (setting world.timeout)");
+  if (!is_welcome_ && has_lost_leader_) throw WorldError(WorldError::Kind::Unreachable, refused_);
   if (!is_welcome_)
     throw WorldError(WorldError::Kind::Refused, fmt::format("process {} was refused: {}", own_, refused_));
 }
@@ -331,6 +333,7 @@ void WorldSession::connect_to_leader(const std::string& host, std::uint16_t port
 // Connects to the processes with lower numbers, and accepts those with higher ones.
 void WorldSession::connect_data(Time deadline) {
   accept_data();
+  send_heartbeats_while_joining();
   for (std::uint16_t process = 0; process < own_; ++process) {
     const ProcessFacts& facts = facts_[process];
     const auto socket = std::make_shared<Tcp::socket>(io_);

@@ -23,6 +23,7 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds report_silence_after{5};
 constexpr std::chrono::milliseconds last_data_after{500};
 constexpr std::chrono::seconds gone_within{2};
+constexpr std::chrono::milliseconds verdict_within{100};
 
 double seconds(std::chrono::nanoseconds time) noexcept { return std::chrono::duration<double>(time).count(); }
 
@@ -43,6 +44,8 @@ WorldSession::WorldSession(SessionOptions options, Sequencer& sequencer)
       max_ahead_(options_.max_ahead),
       is_silent_(options_.place.processes),
       is_gone_(options_.place.processes),
+      why_gone_(options_.place.processes),
+      has_data_ended_(options_.place.processes),
       awaited_since_(options_.place.processes, Time::max()) {}
 
 WorldSession::~WorldSession() { leave(steady_clock::now()); }
@@ -116,7 +119,9 @@ void WorldSession::lose_process(std::uint16_t process, Kind kind, const std::str
 // unless the process is silent.
 void WorldSession::lose_data(std::uint16_t process, Kind kind, const std::string& text) {
   const std::exception_ptr why = collective_error(kind, text);
-  if (kind == Kind::ProcessSilent || !exchange_.has(process)) return exchange_.lose(process, why);
+  why_gone_[process] = why;
+  if (kind == Kind::ProcessSilent || has_data_ended_[process] || !exchange_.has(process))
+    return exchange_.lose(process, why);
   const auto timer = std::make_shared<boost::asio::steady_timer>(io_, last_data_after);
   timer->async_wait([this, process, why, timer](const error_code&) { exchange_.lose(process, why); });
 }
@@ -156,9 +161,18 @@ void WorldSession::handle(Message message) {
     lose_world("the leader has released an operation that this process has not submitted");
 }
 
+// The end of a data link does not say whether that process has ended, has lost the world, or whether the world has
+// ended. The leader, or the end of the connection to it, says so in a moment: wait for that.
+//
 // A process that cannot reach another one must not stay: their operations would fail again and again. Of the two, the
 // one with the higher number leaves, unless the other one turns out to be gone.
 void WorldSession::data_link_ended(std::uint16_t process, const std::string& why) {
+  has_data_ended_[process] = true;
+  if (why_gone_[process]) return exchange_.lose(process, why_gone_[process]);
+  const std::exception_ptr ended =
+      collective_error(Kind::ProcessGone, "the connection to " + name_of_process(process) + " has ended: " + why);
+  const auto verdict = std::make_shared<boost::asio::steady_timer>(io_, verdict_within);
+  verdict->async_wait([this, process, ended, verdict](const error_code&) { exchange_.lose(process, ended); });
   if (own_ < process) return;
   const auto timer = std::make_shared<boost::asio::steady_timer>(io_, gone_within);
   timer->async_wait([this, process, why, timer](const error_code&) {
@@ -183,7 +197,7 @@ void WorldSession::send_heartbeats() {
   }
   if (own_ != 0 && !is_lost()) {
     to_leader_->send(Heartbeat{});
-    if (check_silence(0, *to_leader_, sequencer_.awaits_leader(), now))
+    if (check_silence(0, *to_leader_, sequencer_.awaits_leader() || exchange_.awaits(0), now))
       lose_world(fmt::format("{}, which leads the world, has been silent for {:.1f} s (setting world.silence)",
                              name_of_process(0), seconds(now - to_leader_->last_heard())));
   }
@@ -191,6 +205,17 @@ void WorldSession::send_heartbeats() {
   heartbeat_timer_.expires_after(options_.heartbeat);
   heartbeat_timer_.async_wait([this](const error_code& failed) {
     if (!failed) send_heartbeats();
+  });
+}
+
+// Processes that have joined earlier wait for this one already.
+void WorldSession::send_heartbeats_while_joining() {
+  for (const Link& link : links_)
+    if (link) link->send(Heartbeat{});
+  if (own_ != 0) to_leader_->send(Heartbeat{});
+  heartbeat_timer_.expires_after(options_.heartbeat);
+  heartbeat_timer_.async_wait([this](const error_code& failed) {
+    if (!failed && !is_running_) send_heartbeats_while_joining();
   });
 }
 

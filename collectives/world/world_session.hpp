@@ -85,6 +85,7 @@ class WorldSession {
   void send_outgoing();
   void handle(Message message);
   void send_heartbeats();
+  void send_heartbeats_while_joining();
   [[nodiscard]] bool check_silence(std::uint16_t process, const ControlLink& link, bool is_awaited, Time now);
   void data_link_ended(std::uint16_t process, const std::string& why);
   void lose_world(const std::string& why) noexcept;
@@ -117,11 +118,14 @@ class WorldSession {
   DataExchange exchange_;
   std::string refused_;  // why the leader has refused this process, or why it cannot be reached
   bool is_welcome_ = false;
+  bool has_lost_leader_ = false;     // before join() has returned
   std::size_t max_ahead_;            // of process 0
   bool is_running_ = false;          // join() has returned
   std::vector<Message> early_;       // messages that came before join() returned
   std::vector<bool> is_silent_;      // by process: its silence was reported
   std::vector<bool> is_gone_;        // by process
+  std::vector<std::exception_ptr> why_gone_;  // by process
+  std::vector<bool> has_data_ended_;          // by process: its data link has ended
   std::vector<Time> awaited_since_;  // by process: since when others wait for it; Time::max(): they do not
   Time last_heartbeat_{};
   Time running_since_{};  // this process was not held up since then

@@ -168,6 +168,7 @@ StressCommand::StressCommand(CLI::App& app)
                       "--fault kill, or weights such as kill=0.5,stop=0.3,slow=0.1,cut=0.1");
   command_.add_option("--processes", processes_, "With --world: of each world")->capture_default_str();
   command_.add_option("--world-member", world_member_)->group("");  // for a process of --world
+  command_.add_option("--world-flaw", world_flaw_)->group("");      // for tests
   command_.add_option("--kept-book", kept_book_)->group("");  // for a process of --kept
   command_.add_flag("--kept-flaw", kept_flaw_)->group("");    // for tests
 }
@@ -242,6 +243,7 @@ stress::WorldStressOptions StressCommand::world_options() const {
   options.rounds = parse_count("--world", worlds_, 1, 1'000'000);
   options.processes = static_cast<std::uint16_t>(parse_count("--processes", processes_, fewest, most));
   options.seed = seed();
+  options.flaw = world_flaw_;
   if (!fault_.empty()) options.rates = stress::WorldFaultRates::parse("--fault", fault_);
   refuse_options("--world", {"--devices", "--seconds", "--operations", "--rounds", "--mix", "--payload", "--json",
                              "--trace", "--metrics", "--clients", "--flight-recorder", "--standby"});

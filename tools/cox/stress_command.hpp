@@ -76,6 +76,7 @@ class StressCommand {
   std::string worlds_;
   std::string processes_ = "4";
   std::string world_member_;
+  std::string world_flaw_ = "none";
   bool quiet_ = false;
   mutable std::uint16_t process_ = 0;  // in its world
 };

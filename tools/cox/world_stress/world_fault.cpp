@@ -111,6 +111,7 @@ WorldFaultPlan plan_world_fault(const WorldFaultRates& rates, std::uint64_t seed
     if (plan.fault != WorldFault::Stop) plan.fault = WorldFault::Kill;
     plan.victim = plan.at().of_leader ? 0 : 1;
   }
+  if (plan.fault == WorldFault::Cut && plan.at().is_joining) plan.count = 1;  // each connection has one of them
   plan.cut = static_cast<Cut>(random.below(cut_names.size()));
   plan.delay = std::chrono::milliseconds(1 + random.below(60));
   return plan;

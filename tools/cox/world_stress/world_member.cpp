@@ -71,18 +71,27 @@ class Member {
       rank.device.process = static_cast<std::uint16_t>(world.process() + 1);
       rank.values = rank.client.create(Bytes::from_vector(std::vector<float>(most_elements, 1.0F)));
       rank.sums = rank.client.empty(most_elements * sizeof(float));
+      rank.sums_of_pairs = rank.client.empty(most_elements * sizeof(float));
       ranks_.push_back(std::move(rank));
     }
   }
 
+  // A process waits only for operations of all processes, which every fault ends. Once they have completed, those of
+  // pairs complete, too: all processes have submitted them before.
   void loop(std::uint64_t number) {
     const CommunicationId all(devices_);
+    std::vector<CommunicationId> pairs;
+    for (std::uint16_t first = 0; first + 1 < world_.size(); ++first)
+      pairs.push_back(devices_of({first, static_cast<std::uint16_t>(first + 1)}));
+    for (std::size_t i = 0; i < pairs.size(); ++i)
+      if (has(pairs[i])) submit(pairs[i], elements(number + i), &Rank::sums_of_pairs);
     for (std::uint64_t i = 0; i < 3; ++i) submit(all, elements(number * 3 + i));
     check(all);
-    for (std::uint16_t first = 0; first + 1 < world_.size(); ++first) {
-      const CommunicationId pair = devices_of({first, static_cast<std::uint16_t>(first + 1)});
-      sum(pair, elements(number + first));
-    }
+    for (std::size_t i = pairs.size(); i-- > 0;)
+      if (has(pairs[i])) {
+        check(pairs[i], &Rank::sums_of_pairs);  // the last one that this process has submitted
+        break;
+      }
     const auto faulty = static_cast<std::uint16_t>(number % world_.size());
     if (member_.scenario == Scenario::Refusals) refuse(all, faulty, number % 2 == 0);
     if (member_.scenario == Scenario::Aborts) abort(all, faulty);
@@ -94,7 +103,13 @@ class Member {
     for (std::uint16_t process = 0; process < world_.size(); ++process)
       if (std::ranges::find(lost, process) == lost.end()) left.push_back(process);
     const CommunicationId rest = devices_of(left);
-    for (const Rank& rank : ranks_) rank.client.ensure_init_collective(rest);
+    // Operations of the streams so far may still fail, and report it there.
+    for (Rank& rank : ranks_) {
+      rank.client.set_stream(StreamId::allocate());
+      rank.values = rank.client.create(Bytes::from_vector(std::vector<float>(most_elements, 1.0F)));
+      rank.sums = rank.client.empty(most_elements * sizeof(float));
+      rank.client.ensure_init_collective(rest);
+    }
     for (std::uint64_t i = 0; i < 5; ++i) sum(rest, elements(i));
   }
   void sum_of_all() {
@@ -109,6 +124,7 @@ class Member {
     HostClient client;
     Handle values{};
     Handle sums{};
+    Handle sums_of_pairs{};
   };
 
   static std::size_t elements(std::uint64_t number) { return number % 4 == 0 ? most_elements : 1 + number % 1000; }
@@ -122,18 +138,19 @@ class Member {
     return std::ranges::find(group.devices(), ranks_.front().device) != group.devices().end();
   }
 
-  void submit(const Rank& rank, const CommunicationId& group, std::size_t count) const {
+  static void submit(const Rank& rank, const CommunicationId& group, std::size_t count,
+                     Handle Rank::* sums = &Rank::sums) {
     const std::size_t rest = (most_elements - count) * sizeof(float);
-    rank.client.all_reduce(rank.values.offset_end(rest), rank.sums.offset_end(rest), ElementType::F32, group);
+    rank.client.all_reduce(rank.values.offset_end(rest), (rank.*sums).offset_end(rest), ElementType::F32, group);
   }
-  void submit(const CommunicationId& group, std::size_t count) const {
-    for (const Rank& rank : ranks_) submit(rank, group, count);
+  void submit(const CommunicationId& group, std::size_t count, Handle Rank::* sums = &Rank::sums) const {
+    for (const Rank& rank : ranks_) submit(rank, group, count, sums);
   }
-  void check(const CommunicationId& group) const {
+  void check(const CommunicationId& group, Handle Rank::* sums = &Rank::sums) const {
     std::vector<Future<std::vector<Bytes>>> reads;
     for (const Rank& rank : ranks_)
       reads.push_back(
-          rank.client.read_async(std::array{rank.sums.offset_end((most_elements - 1) * sizeof(float))}));
+          rank.client.read_async(std::array{(rank.*sums).offset_end((most_elements - 1) * sizeof(float))}));
     std::exception_ptr failed;
     for (auto& read : reads) {
       try {
@@ -224,7 +241,7 @@ std::string WorldMember::to_string() const {
   std::string text = std::to_string(static_cast<int>(scenario)) + " " + std::to_string(loops) + " " +
                      std::to_string(lost.size());
   for (const std::uint16_t process : lost) text += " " + std::to_string(process);
-  return text + " " + report;
+  return text + " " + flaw + " " + report;
 }
 
 WorldMember WorldMember::parse(const std::string& text) {
@@ -236,7 +253,7 @@ WorldMember WorldMember::parse(const std::string& text) {
   member.scenario = static_cast<Scenario>(scenario);
   member.lost.resize(count);
   for (std::uint16_t& process : member.lost) words >> process;
-  words >> member.report;
+  words >> member.flaw >> member.report;
   return member;
 }
 
@@ -278,8 +295,10 @@ int run_world_member(const WorldMember& member) {
     world->leave();
     return 0;
   } catch (...) {
-    report.add("notified", std::current_exception());
+    const std::exception_ptr other = std::make_exception_ptr(CollectiveError(Kind::Backend, "planted"));
+    report.add("notified", member.flaw == "error" ? other : std::current_exception());
   }
+  if (member.flaw == "rest") return 0;
   const auto attempt = [&](const char* what, const std::function<void()>& f) {
     try {
       f();

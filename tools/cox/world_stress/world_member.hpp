@@ -15,6 +15,7 @@ struct WorldMember {
   Scenario scenario = Scenario::Sums;
   std::uint64_t loops = 1;
   std::vector<std::uint16_t> lost;  ///< Processes that the others do without, once they have been notified.
+  std::string flaw = "none";        ///< "error": it reports another error; "rest": it does not continue. For tests.
   std::string report;               ///< file
 
   /// As an argument of the program, and back.

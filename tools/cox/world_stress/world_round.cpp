@@ -33,6 +33,7 @@ constexpr auto round_at_most = 25s;
 constexpr auto continued_at_most = 10s;
 constexpr auto notified_within = 1s;  // L16: of the end of a process
 constexpr auto join_at_most = 2s;     // world.timeout of the processes
+constexpr auto data_timeout = 2s;     // collectives.timeout, where a connection for data is silent
 constexpr auto most_held_up = 100ms;
 constexpr std::string_view run_name = "stress";
 constexpr std::string_view leader_key = "leader";
@@ -69,16 +70,17 @@ class WorldRound {
     connect();
     WorldRoundOutcome outcome;
     const bool stops = plan_.fault == WorldFault::Stop;
-    if (!wait_for_ends(Clock::now() + round_at_most, stops)) complain("a process has not ended");
+    const bool ended = wait_for_ends(Clock::now() + round_at_most, stops);
+    {
+      const std::lock_guard lock(mutex_);
+      if (!triggered_at_ && plan_.fault != WorldFault::Slow) complain("the state was not reached");
+    }
+    if (!ended) complain("a process has not ended");
     if (stops && wrong_.empty()) {
       continued_at_ = Clock::now();
       proxy_->release_from(plan_.victim);
       processes_[plan_.victim].child->send(SIGCONT);
       if (!wait_for_ends(Clock::now() + continued_at_most, false)) complain("the process that was stopped has not ended");
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      if (!triggered_at_ && plan_.fault != WorldFault::Slow) complain("the state was not reached");
     }
     for (std::uint16_t process = 0; process < options_.processes && wrong_.empty(); ++process)
       check(process, outcome.notified);
@@ -103,6 +105,7 @@ class WorldRound {
     const WorldMember member{.scenario = plan_.at().scenario,
                              .loops = !ends ? lasting_loops : is_slow ? 1U : 5U,
                              .lost = lost_,
+                             .flaw = options_.flaw,
                              .report = folder_.path() / ("report" + std::to_string(process))};
     std::vector<std::string> arguments = program;
     arguments.push_back(member.to_string());
@@ -120,7 +123,7 @@ class WorldRound {
                                             {"COX_WORLD_TIMEOUT", milliseconds(join_at_most)},
                                             {"COX_WORLD_HEARTBEAT", milliseconds(options_.heartbeat)},
                                             {"COX_WORLD_SILENCE", milliseconds(options_.silence)},
-                                            {"COX_COLLECTIVES_TIMEOUT", is_slow ? "500ms" : "20s"}};
+                                            {"COX_COLLECTIVES_TIMEOUT", is_slow ? "500ms" : is_silent_data() ? "2s" : "20s"}};
     Process& started = processes_.emplace_back();
     started.report = member.report;
     started.child = std::make_unique<tools::ChildProcess>(arguments, changes);
@@ -234,7 +237,7 @@ class WorldRound {
     if (may_end && line("done") != nullptr) return;
     if (plan_.fault == WorldFault::Slow) return complain(name + " has not done all its operations");
     if (const MemberLine* const not_joined = line("not joined")) {
-      if (!plan_.at().is_joining) return complain(name + " has not joined: " + not_joined->text);
+      if (!is_joining()) return complain(name + " has not joined: " + not_joined->text);
       if (process == plan_.victim && plan_.fault == WorldFault::Stop) return;
       if (not_joined->when > *triggered_at_ + join_at_most + notified_within)
         complain(name + " was notified late that the world does not start");
@@ -252,11 +255,12 @@ class WorldRound {
       return complain(name + " was notified after " +
                       std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(after).count()) + " ms: " +
                       told->text);
-    if (!contains(lost_, process)) notified.push_back(after);
+    if (!contains(lost_, process) && !is_joining()) notified.push_back(after);
+    if (is_joining() && told->error == "WorldGone") return;  // the leader gives up if a process is missing
     if (const MemberLine* const rest = line("rest")) {
       if (rest->error != "none") complain(name + " cannot continue with the others: " + rest->text);
     } else if (const MemberLine* const again = line("again")) {
-      if (again->error != "WorldGone" && again->error != "ProcessGone")
+      if (again->error != "WorldGone" && again->error != "ProcessGone" && !is_silent_data())
         complain(name + " must have lost the world, but: " + again->error + " " + again->text);
     } else {
       complain(name + " has not tried to continue");
@@ -269,8 +273,19 @@ class WorldRound {
     });
   }
 
+  // Processes send heartbeats as soon as they are connected to the leader.
+  [[nodiscard]] bool is_joining() const {
+    return plan_.at().is_joining ||
+           plan_.at().type == detail::world::Message(detail::world::Heartbeat{}).index();
+  }
+  // A connection for data that ends for nobody is noticed when an operation does not complete.
+  [[nodiscard]] bool is_silent_data() const {
+    return plan_.fault == WorldFault::Cut && plan_.cut == Cut::Silent && plan_.at().is_data;
+  }
   // How long after the fault a process may be notified.
   [[nodiscard]] std::chrono::nanoseconds bound() const {
+    if (is_joining()) return join_at_most + notified_within;
+    if (is_silent_data()) return data_timeout + notified_within + 1s;  // and a second for the others' answers
     const bool is_silent =
         plan_.fault == WorldFault::Stop || (plan_.fault == WorldFault::Cut && plan_.cut == Cut::Silent);
     return is_silent ? options_.silence + 3 * options_.heartbeat + notified_within
@@ -280,7 +295,14 @@ class WorldRound {
   // Why the process must not be told that; empty: it must.
   [[nodiscard]] std::string objection(std::uint16_t process, const MemberLine& told) const {
     const auto is = [&](std::string_view kind) { return told.error == kind; };
-    if (contains(lost_, process)) return is("WorldGone") || is("ProcessGone") ? "" : "not WorldGone or ProcessGone";
+    // A process that has joined before the others loses the world with them.
+    if (is_joining() && (is("WorldGone") || is("ProcessGone") || is("ProcessSilent"))) return "";
+    if (is_silent_data() && !plan_.at().is_joining)
+      return is("Timeout") || is("Aborted") ? "" : "not Timeout or Aborted";
+    if (contains(lost_, process)) {
+      const bool is_of_others = plan_.fault == WorldFault::Stop && is("ProcessSilent");  // what they have called it
+      return is("WorldGone") || is("ProcessGone") || is_of_others ? "" : "not WorldGone or ProcessGone";
+    }
     if (plan_.at().is_second) return is("WorldGone") || is("ProcessGone") ? "" : "not ProcessGone";
     if (plan_.lost() == 0) return is("WorldGone") || is("ProcessGone") ? "" : "not WorldGone";
     const bool is_silent =

@@ -14,6 +14,7 @@ struct WorldStressOptions {
   std::uint16_t processes = 4;
   std::uint64_t seed = 0;
   WorldFaultRates rates;
+  std::string flaw = "none";  ///< of the processes: see WorldMember
   std::chrono::milliseconds heartbeat{50};
   std::chrono::milliseconds silence{300};
 };
