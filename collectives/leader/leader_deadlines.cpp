@@ -43,8 +43,7 @@ bool Leader::awaits(std::uint16_t process) const {
       const std::uint64_t resolved = sequence.next() - 1;
       // If all others have completed the operations, none of them waits for this one.
       return sequence.last() > member.asked ||
-             (resolved > member.completed &&
-              std::ranges::any_of(sequence.members(), [&](const SequenceMember& other) {
+             (resolved > member.completed && std::ranges::any_of(sequence.members(), [&](const SequenceMember& other) {
                 return &other != &member && resolved > other.completed;
               }));
     });

@@ -32,15 +32,17 @@ std::size_t length_of(const std::array<std::byte, 4>& bytes) noexcept {
 }
 
 ControlLink::ControlLink(Socket socket, std::size_t largest)
-    : socket_(std::move(socket)), queue_(socket_.native_handle(), [this] {
-        // Any thread: the socket's own thread waits.
-        boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
-          if (self->closed_) return;
-          self->socket_.async_wait(Socket::wait_write, [self](const error_code& error) {
-            if (!error) self->queue_.flush();
-          });
-        });
-      }),
+    : socket_(std::move(socket)),
+      queue_(socket_.native_handle(),
+             [this] {
+               // Any thread: the socket's own thread waits.
+               boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+                 if (self->closed_) return;
+                 self->socket_.async_wait(Socket::wait_write, [self](const error_code& error) {
+                   if (!error) self->queue_.flush();
+                 });
+               });
+             }),
       largest_(largest) {
   set_options(socket_);
 }

@@ -110,23 +110,23 @@ class WorldSession {
   Tcp::acceptor data_acceptor_{io_};
   boost::asio::steady_timer heartbeat_timer_{io_};
   boost::asio::steady_timer leader_timer_{io_};
-  std::vector<Link> links_;      // of process 0, by process
-  Link to_leader_;               // of the others; closed, but never reset
-  std::set<Link> unidentified_;  // connections without a Hello so far
+  std::vector<Link> links_;            // of process 0, by process
+  Link to_leader_;                     // of the others; closed, but never reset
+  std::set<Link> unidentified_;        // connections without a Hello so far
   std::size_t unidentified_data_ = 0;  // and those without a DataHello
   std::optional<Leader> leader_;
   DataExchange exchange_;
   std::string refused_;  // why the leader has refused this process, or why it cannot be reached
   bool is_welcome_ = false;
-  bool has_lost_leader_ = false;     // before join() has returned
-  std::size_t max_ahead_;            // of process 0
-  bool is_running_ = false;          // join() has returned
-  std::vector<Message> early_;       // messages that came before join() returned
-  std::vector<bool> is_silent_;      // by process: its silence was reported
-  std::vector<bool> is_gone_;        // by process
+  bool has_lost_leader_ = false;              // before join() has returned
+  std::size_t max_ahead_;                     // of process 0
+  bool is_running_ = false;                   // join() has returned
+  std::vector<Message> early_;                // messages that came before join() returned
+  std::vector<bool> is_silent_;               // by process: its silence was reported
+  std::vector<bool> is_gone_;                 // by process
   std::vector<std::exception_ptr> why_gone_;  // by process
   std::vector<bool> has_data_ended_;          // by process: its data link has ended
-  std::vector<Time> awaited_since_;  // by process: since when others wait for it; Time::max(): they do not
+  std::vector<Time> awaited_since_;           // by process: since when others wait for it; Time::max(): they do not
   Time last_heartbeat_{};
   Time running_since_{};  // this process was not held up since then
   std::atomic<bool> is_out_of_memory_{false};

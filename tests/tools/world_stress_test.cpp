@@ -59,19 +59,21 @@ TEST_CASE("All processes of a world end a timed stress with the same round") {
 
 TEST_CASE("cox stress joins the world of torchrun's variables") {
   const TemporaryFolder folder;
-  const std::string variables = "export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "
-                                "TORCHELASTIC_RUN_ID=stress TORCHELASTIC_RESTART_COUNT=0 COX_WORLD=file:" +
-                                folder.path().string() + "; ";
+  const std::string variables =
+      "export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "
+      "TORCHELASTIC_RUN_ID=stress TORCHELASTIC_RESTART_COUNT=0 COX_WORLD=file:" +
+      folder.path().string() + "; ";
   const std::string stress = "$COX stress --devices host:1 --rounds 100 --seed 3 --clients 2";
-  const Shell run = Shell::run(variables + "RANK=1 LOCAL_RANK=1 " + stress + " --quiet & RANK=0 LOCAL_RANK=0 " + stress +
-                               "; code=$?; wait $! && exit $code");
+  const Shell run = Shell::run(variables + "RANK=1 LOCAL_RANK=1 " + stress + " --quiet & RANK=0 LOCAL_RANK=0 " +
+                               stress + "; code=$?; wait $! && exit $code");
   CAPTURE(run.output);
   CHECK(run.code == 0);
   CHECK_THAT(run.output, ContainsSubstring("p0/host:0 p1/host:0") && ContainsSubstring("digest of all results"));
 }
 
 TEST_CASE("Arguments of cox stress that mean nothing in a world are refused") {
-  for (const std::string argument : {"--operations 100", "--fault missing=0.1", "--fault leave=0.1", "--mix submit=1"}) {
+  for (const std::string argument :
+       {"--operations 100", "--fault missing=0.1", "--fault leave=0.1", "--mix submit=1"}) {
     const Shell run = Shell::run("$COX run --processes 2 --grace 1s -- $COX stress --devices host:1 " + argument);
     CAPTURE(run.output);
     CHECK(run.code == 2);

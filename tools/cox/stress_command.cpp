@@ -131,9 +131,10 @@ StressCommand::StressCommand(CLI::App& app)
   auto* seconds = command_.add_option("--seconds", seconds_, "Stop after this time (default: 10)");
   command_.add_option("--operations", operations_, "Stop after this number of operations of all clients together")
       ->excludes(seconds);
-  command_.add_option("--rounds", rounds_,
-                      "Stop after this number of rounds of collectives, which are a function of the seed alone, and print "
-                      "a digest of all results")
+  command_
+      .add_option("--rounds", rounds_,
+                  "Stop after this number of rounds of collectives, which are a function of the seed alone, and print "
+                  "a digest of all results")
       ->excludes("--operations")
       ->excludes(seconds);
   command_.add_option("--clients", clients_, "Number of client threads")->capture_default_str();
@@ -169,8 +170,8 @@ StressCommand::StressCommand(CLI::App& app)
   command_.add_option("--processes", processes_, "With --world: of each world")->capture_default_str();
   command_.add_option("--world-member", world_member_)->group("");  // for a process of --world
   command_.add_option("--world-flaw", world_flaw_)->group("");      // for tests
-  command_.add_option("--kept-book", kept_book_)->group("");  // for a process of --kept
-  command_.add_flag("--kept-flaw", kept_flaw_)->group("");    // for tests
+  command_.add_option("--kept-book", kept_book_)->group("");        // for a process of --kept
+  command_.add_flag("--kept-flaw", kept_flaw_)->group("");          // for tests
 }
 
 bool StressCommand::chosen() const { return command_.parsed(); }
@@ -348,7 +349,8 @@ ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
     options.on_violation = [&] { write_flight_recorders(recorders, err); };
     ProgressLine line(err, &err == &std::cerr && isatty(STDERR_FILENO) == 1);
     const auto show = [&line](const stress::Progress& progress) { line.show(progress); };
-    report = stress_devices(std::move(options), interruption.flag(), quiet_ || process_ != 0 ? stress::ProgressSink() : show);
+    report = stress_devices(std::move(options), interruption.flag(),
+                            quiet_ || process_ != 0 ? stress::ProgressSink() : show);
   }
   // Write the files first: standard output may be a pipe that no process reads any more.
   const bool files[] = {write_json(report, err), write_trace(err), write_metrics(metrics, err)};

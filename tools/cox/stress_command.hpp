@@ -18,7 +18,7 @@ class App;
 namespace cox::stress {
 struct Report;
 class StressWorld;
-}
+}  // namespace cox::stress
 
 namespace cox::tools {
 

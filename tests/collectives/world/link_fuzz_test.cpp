@@ -57,8 +57,8 @@ std::vector<Bytes> malformed(const Message& right, Random& random) {
   corpus.push_back(length_prefix(0));             // no message
   corpus.push_back(length_prefix(0xffff'ffffU));  // too large
   corpus.push_back(length_prefix(max_frame + 1));
-  corpus.push_back(framed(Bytes(100, std::byte{0})));     // no type
-  corpus.push_back(framed(Bytes(100, std::byte{200})));   // unknown type
+  corpus.push_back(framed(Bytes(100, std::byte{0})));    // no type
+  corpus.push_back(framed(Bytes(100, std::byte{200})));  // unknown type
   corpus.push_back(framed(garbage(random, 100)));
   const std::string request = "GET / HTTP/1.1\r\nHost: example.org\r\nAccept: */*\r\n\r\n";
   corpus.emplace_back();
@@ -68,7 +68,8 @@ std::vector<Bytes> malformed(const Message& right, Random& random) {
     corpus.emplace_back(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(cut));
   for (int i = 0; i < 40; ++i) {  // a byte of its content is another one: the token, the number, a length, ...
     Bytes changed = whole;
-    changed[4 + below(random, std::min<std::size_t>(25, whole.size() - 4))] ^= static_cast<std::byte>(1 + below(random, 255));
+    changed[4 + below(random, std::min<std::size_t>(25, whole.size() - 4))] ^=
+        static_cast<std::byte>(1 + below(random, 255));
     corpus.push_back(changed);
   }
   for (int i = 0; i < 20; ++i) corpus.push_back(garbage(random, 1 + below(random, 300)));
@@ -96,12 +97,12 @@ Message random_message(Random& random) {
     case 2: return Heartbeat{};
     case 3:
     case 4:
-    case 5:
-      return Open{number(), devices(), number(), direction(), std::chrono::milliseconds(below(random, 100))};
+    case 5: return Open{number(), devices(), number(), direction(), std::chrono::milliseconds(below(random, 100))};
     case 6:
     case 7:
     case 8: {
-      Ask ask{.number = number(), .operation = number(), .fingerprint = garbage(random, number()), .description = text()};
+      Ask ask{
+          .number = number(), .operation = number(), .fingerprint = garbage(random, number()), .description = text()};
       for (std::uint64_t i = below(random, 3); i > 0; --i) ask.awaited.push_back({number(), number()});
       return ask;
     }

@@ -50,9 +50,9 @@ class Agenda {
   const Mix mix_;
   std::atomic<bool> wants_stop_{false};  // relaxed: guards nothing
   mutable std::mutex mutex_;
-  std::uint64_t next_ = 0;                                          // guarded by mutex_, as all below
-  std::uint64_t end_ = std::numeric_limits<std::uint64_t>::max();   // of the run
-  std::uint64_t granted_ = 0;                                       // rounds before it may begin
+  std::uint64_t next_ = 0;                                         // guarded by mutex_, as all below
+  std::uint64_t end_ = std::numeric_limits<std::uint64_t>::max();  // of the run
+  std::uint64_t granted_ = 0;                                      // rounds before it may begin
 };
 
 }  // namespace cox::stress

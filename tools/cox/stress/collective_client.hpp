@@ -59,8 +59,8 @@ class CollectiveClient {
   }
 
   /// Begins the plan's round and makes some calls. The client that checks the round records its latency: from the first
-  /// rank's call to the check. Returns the fault that it injects: in a SharedRun, where the agenda chooses the round, it
-  /// may be another one than that of the plan.
+  /// rank's call to the check. Returns the fault that it injects: in a SharedRun, where the agenda chooses the round,
+  /// it may be another one than that of the plan.
   Fault begin(const Plan& plan) {
     if (rounds_.agenda() != nullptr) return begin_shared(plan);
     if (plan.fault == Fault::Stall) stall(plan.device);

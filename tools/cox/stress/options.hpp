@@ -29,8 +29,8 @@ enum class Reductions : std::uint8_t {
 struct Options {
   static constexpr std::uint32_t max_clients = 1024;
 
-  std::vector<DeviceId> devices;    ///< of this process
-  std::optional<SharedRun> shared;  ///< Empty: the clients choose the rounds of collectives.
+  std::vector<DeviceId> devices;                          ///< of this process
+  std::optional<SharedRun> shared;                        ///< Empty: the clients choose the rounds of collectives.
   std::optional<std::chrono::duration<double>> duration;  ///< The run ends after this time,
   std::optional<std::uint64_t> operations;                ///< or when all clients together have done so many.
   std::uint32_t clients = 8;

@@ -52,16 +52,15 @@ std::string faults(const Report& report) {
 // Empty unless it was a SharedRun.
 std::string process_rows(const Report& report) {
   if (report.processes.empty()) return {};
-  std::string text = formatted("%-14s %11s %10s %9s %9s %11s\n", "process", "operations", "rounds", "faults", "explained",
-                               "peak memory");
+  std::string text = formatted("%-14s %11s %10s %9s %9s %11s\n", "process", "operations", "rounds", "faults",
+                               "explained", "peak memory");
   for (std::size_t i = 0; i < report.processes.size(); ++i) {
     const ProcessSummary& each = report.processes[i];
     const std::size_t number = report.processes.size() == 1 ? report.process : i;
-    text += formatted("%-14zu %11llu %10llu %9llu %9llu %11s\n", number,
-                      static_cast<unsigned long long>(each.operations), static_cast<unsigned long long>(each.rounds),
-                      static_cast<unsigned long long>(each.faults),
-                      static_cast<unsigned long long>(each.explained_errors),
-                      tools::short_byte_count(each.peak_rss_bytes).c_str());
+    text += formatted(
+        "%-14zu %11llu %10llu %9llu %9llu %11s\n", number, static_cast<unsigned long long>(each.operations),
+        static_cast<unsigned long long>(each.rounds), static_cast<unsigned long long>(each.faults),
+        static_cast<unsigned long long>(each.explained_errors), tools::short_byte_count(each.peak_rss_bytes).c_str());
   }
   if (report.has_digest)
     text += formatted("digest of all results: %016llx\n", static_cast<unsigned long long>(report.digest()));

@@ -44,8 +44,8 @@ struct RoundGroup {
 struct RoundLane {
   RoundLine* line = nullptr;
   std::size_t rank = 0;
-  std::optional<std::size_t> device{};         ///< Index into Options::devices; empty: of another process, never called.
-  std::mutex mutex;                            ///< Held during a call, so that calls are made in order.
+  std::optional<std::size_t> device{};  ///< Index into Options::devices; empty: of another process, never called.
+  std::mutex mutex;                     ///< Held during a call, so that calls are made in order.
   std::deque<std::shared_ptr<Round>> pending;  // guarded by mutex
   std::atomic<std::size_t> size{0};            ///< Of `pending`. Relaxed: a hint.
 };

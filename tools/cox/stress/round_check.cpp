@@ -212,8 +212,8 @@ class RoundCheck {
       const bool overwritten = round_.ranks[rank].overwritten;
       if (round_.agenda_number && !overwritten) book_.add_to_digest(round_, rank, part, got);
       if (round_.parts[part].rounded && !overwritten) continue;  // the digests of two runs are compared
-      const ByteVector expected = overwritten ? overwriting(round_.parts[part], round_.world_size(), rank)
-                                              : values_of(part).result_of(rank);
+      const ByteVector expected =
+          overwritten ? overwriting(round_.parts[part], round_.world_size(), rank) : values_of(part).result_of(rank);
       compare(rank, part, expected, got);
     }
   }

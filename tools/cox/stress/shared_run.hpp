@@ -26,9 +26,9 @@ struct ProcessSummary {
 /// A run whose rounds of collectives are a function of the seed alone (Agenda), so that several processes can do them
 /// together.
 struct SharedRun {
-  std::vector<DeviceId> devices{};      ///< of all processes, by the names that all of them use, in the order of ranks
-  std::size_t first_own = 0;            ///< the position of Options::devices.front() among them; the others follow it
-  std::uint16_t process = 0;            ///< the number of this process
+  std::vector<DeviceId> devices{};  ///< of all processes, by the names that all of them use, in the order of ranks
+  std::size_t first_own = 0;        ///< the position of Options::devices.front() among them; the others follow it
+  std::uint16_t process = 0;        ///< the number of this process
   std::optional<std::uint64_t> rounds{};  ///< The run ends after so many rounds, if no process ends it earlier.
   /// Gives the summary of this process to the others, and returns those of all, by process. Called at the end of the
   /// work, while the devices are open. Null in a run of one process.

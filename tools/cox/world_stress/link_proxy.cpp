@@ -69,7 +69,7 @@ struct LinkProxy::Pipe {
   bool ended = false;      // nothing more arrives
   std::chrono::nanoseconds delay{0};
   std::deque<std::pair<Clock::time_point, std::vector<std::byte>>> queue;  // with the times at which they are due
-  asio::steady_timer changed;                                             // never expires; cancelled to wake waiters
+  asio::steady_timer changed;                                              // never expires; cancelled to wake waiters
 
   void wake() { changed.cancel(); }
 };

@@ -96,10 +96,9 @@ WorldFaultPlan plan_world_fault(const WorldFaultRates& rates, std::uint64_t seed
   plan.state = static_cast<std::size_t>(round % protocol_states().size());
   plan.count = 1 + random.below(plan.at().most);
   const auto followers = static_cast<std::uint64_t>(processes - 1);
-  plan.victim = static_cast<std::uint16_t>(plan.at().of_leader ? 0
-                                           : plan.at().is_data && !plan.at().is_joining
-                                               ? random.below(processes)
-                                               : 1 + random.below(followers));
+  plan.victim = static_cast<std::uint16_t>(plan.at().of_leader                          ? 0
+                                           : plan.at().is_data && !plan.at().is_joining ? random.below(processes)
+                                                                                        : 1 + random.below(followers));
   // The others cannot be told to do without a process that is chosen later.
   plan.peer = static_cast<std::uint16_t>(plan.victim == 0 ? 1 + random.below(followers) : 0);
   if (plan.at().is_data) {

@@ -32,18 +32,19 @@ inline constexpr std::array<std::string_view, 5> scenario_names{"sums", "refusal
 
 /// How a connection is cut.
 enum class Cut : std::uint8_t { Ends, EndsForLower, EndsForHigher, Silent };
-inline constexpr std::array<std::string_view, 4> cut_names{"ends", "ends for the lower", "ends for the higher", "silent"};
+inline constexpr std::array<std::string_view, 4> cut_names{"ends", "ends for the lower", "ends for the higher",
+                                                           "silent"};
 
 /// A state of the protocol: before the `count`-th message of a type from a process reaches its receiver.
 struct ProtocolState {
   std::string_view name{};  ///< of the message
-  std::size_t type = 0;   ///< its index in detail::world::Message
+  std::size_t type = 0;     ///< its index in detail::world::Message
   Scenario scenario = Scenario::Sums;
-  bool of_leader = false;  ///< process 0 sends it
-  bool is_data = false;    ///< on a connection for data, sent by any process
-  bool is_joining = false;  ///< while the world starts
-  bool is_second = false;   ///< The last process is killed before: the message is a consequence of that.
-  std::uint64_t most = 1;   ///< The count is at most this.
+  bool of_leader = false;     ///< process 0 sends it
+  bool is_data = false;       ///< on a connection for data, sent by any process
+  bool is_joining = false;    ///< while the world starts
+  bool is_second = false;     ///< The last process is killed before: the message is a consequence of that.
+  std::uint64_t most = 1;     ///< The count is at most this.
   std::uint64_t skipped = 0;  ///< messages of the type that are not counted
 };
 

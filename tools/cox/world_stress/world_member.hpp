@@ -25,8 +25,8 @@ struct WorldMember {
 
 /// What a process has reported: a line of its file.
 struct MemberLine {
-  std::string what;  ///< "joined", "not joined", "notified", "rest", "again" or "done"
-  std::string error; ///< kind of the CollectiveError; "none"; or "other"
+  std::string what;   ///< "joined", "not joined", "notified", "rest", "again" or "done"
+  std::string error;  ///< kind of the CollectiveError; "none"; or "other"
   std::chrono::steady_clock::time_point when;
   std::string text;
 };
@@ -34,9 +34,9 @@ struct MemberLine {
 [[nodiscard]] std::vector<MemberLine> read_report(const std::string& file);
 
 /// Joins the world of the environment, and does collectives with its devices until all loops are done or one of them
-/// fails in a way that the scenario does not explain. Then does collectives with the processes that are left. Returns the
-/// exit code of the process: 0 if all results were right. Each process has two host devices in scenario Refusals, else
-/// one.
+/// fails in a way that the scenario does not explain. Then does collectives with the processes that are left. Returns
+/// the exit code of the process: 0 if all results were right. Each process has two host devices in scenario Refusals,
+/// else one.
 int run_world_member(const WorldMember& member);
 
 }  // namespace cox::stress

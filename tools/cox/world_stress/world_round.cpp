@@ -80,7 +80,8 @@ class WorldRound {
       continued_at_ = Clock::now();
       proxy_->release_from(plan_.victim);
       processes_[plan_.victim].child->send(SIGCONT);
-      if (!wait_for_ends(Clock::now() + continued_at_most, false)) complain("the process that was stopped has not ended");
+      if (!wait_for_ends(Clock::now() + continued_at_most, false))
+        complain("the process that was stopped has not ended");
     }
     for (std::uint16_t process = 0; process < options_.processes && wrong_.empty(); ++process)
       check(process, outcome.notified);
@@ -103,7 +104,9 @@ class WorldRound {
     const bool ends = plan_.fault == WorldFault::Slow || plan_.at().scenario == Scenario::Leaving;
     const bool is_slow = plan_.at().scenario == Scenario::Overdue;
     const WorldMember member{.scenario = plan_.at().scenario,
-                             .loops = !ends ? lasting_loops : is_slow ? 1U : 5U,
+                             .loops = !ends     ? lasting_loops
+                                      : is_slow ? 1U
+                                                : 5U,
                              .lost = lost_,
                              .flaw = options_.flaw,
                              .report = folder_.path() / ("report" + std::to_string(process))};
@@ -123,7 +126,9 @@ class WorldRound {
                                             {"COX_WORLD_TIMEOUT", milliseconds(join_at_most)},
                                             {"COX_WORLD_HEARTBEAT", milliseconds(options_.heartbeat)},
                                             {"COX_WORLD_SILENCE", milliseconds(options_.silence)},
-                                            {"COX_COLLECTIVES_TIMEOUT", is_slow ? "500ms" : is_silent_data() ? "2s" : "20s"}};
+                                            {"COX_COLLECTIVES_TIMEOUT", is_slow            ? "500ms"
+                                                                        : is_silent_data() ? "2s"
+                                                                                           : "20s"}};
     Process& started = processes_.emplace_back();
     started.report = member.report;
     started.child = std::make_unique<tools::ChildProcess>(arguments, changes);
@@ -184,12 +189,8 @@ class WorldRound {
 
   void fail(const LinkProxy::Link& link) {
     switch (plan_.fault) {
-      case WorldFault::Kill:
-        processes_[plan_.victim].child->send(SIGKILL);
-        return proxy_->discard_from(plan_.victim);
-      case WorldFault::Stop:
-        processes_[plan_.victim].child->send(SIGSTOP);
-        return proxy_->hold_from(plan_.victim);
+      case WorldFault::Kill: processes_[plan_.victim].child->send(SIGKILL); return proxy_->discard_from(plan_.victim);
+      case WorldFault::Stop: processes_[plan_.victim].child->send(SIGSTOP); return proxy_->hold_from(plan_.victim);
       case WorldFault::Slow: return;
       case WorldFault::Cut:
         switch (plan_.cut) {
@@ -229,8 +230,8 @@ class WorldRound {
       return found == lines.end() ? nullptr : &*found;
     };
     const std::string name = "process " + std::to_string(process);
-    const bool was_killed = (plan_.fault == WorldFault::Kill && process == plan_.victim) ||
-                            (plan_.at().is_second && process == last());
+    const bool was_killed =
+        (plan_.fault == WorldFault::Kill && process == plan_.victim) || (plan_.at().is_second && process == last());
     if (was_killed) return;
     if (its.end->exit_code() != 0) return complain(name + " " + its.end->to_string());
     const bool may_end = plan_.fault == WorldFault::Slow || plan_.at().scenario == Scenario::Leaving;
@@ -253,8 +254,8 @@ class WorldRound {
       return complain(name + " was told " + told->error + ", " + why + ": " + told->text);
     if (after > bound())
       return complain(name + " was notified after " +
-                      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(after).count()) + " ms: " +
-                      told->text);
+                      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(after).count()) +
+                      " ms: " + told->text);
     if (!contains(lost_, process) && !is_joining()) notified.push_back(after);
     if (is_joining() && told->error == "WorldGone") return;  // the leader gives up if a process is missing
     if (const MemberLine* const rest = line("rest")) {
@@ -275,10 +276,9 @@ class WorldRound {
 
   // Processes send heartbeats as soon as they are connected to the leader.
   [[nodiscard]] bool is_joining() const {
-    return plan_.at().is_joining ||
-           plan_.at().type == detail::world::Message(detail::world::Heartbeat{}).index();
+    return plan_.at().is_joining || plan_.at().type == detail::world::Message(detail::world::Heartbeat{}).index();
   }
-  // A connection for data that ends for nobody is noticed when an operation does not complete.
+  // A silent connection for data is noticed when an operation does not complete.
   [[nodiscard]] bool is_silent_data() const {
     return plan_.fault == WorldFault::Cut && plan_.cut == Cut::Silent && plan_.at().is_data;
   }

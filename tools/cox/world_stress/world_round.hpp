@@ -21,8 +21,8 @@ struct WorldStressOptions {
 
 /// What has happened in a round.
 struct WorldRoundOutcome {
-  bool is_held_up = false;  ///< This process did not run for a while: the times say nothing.
-  std::string wrong;        ///< Why the round has failed; empty: it has not.
+  bool is_held_up = false;                         ///< This process did not run for a while: the times say nothing.
+  std::string wrong;                               ///< Why the round has failed; empty: it has not.
   std::vector<std::chrono::nanoseconds> notified;  ///< how long after the fault each surviving process was notified
 };
 

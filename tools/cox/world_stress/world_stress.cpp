@@ -24,6 +24,13 @@ double quantile(const std::vector<std::chrono::nanoseconds>& sorted, double part
 
 }  // namespace
 
+Notice notice_of(const WorldFaultPlan& plan) noexcept {
+  if (plan.fault == WorldFault::Kill) return Notice::Kill;
+  if (plan.fault == WorldFault::Stop) return Notice::Stop;
+  if (plan.cut != Cut::Silent) return Notice::CutEnds;
+  return plan.at().is_data ? Notice::CutSilentData : Notice::CutSilent;
+}
+
 std::string WorldStressResult::to_string() const {
   std::string text = formatted("%-26s", "before the message");
   for (const std::string_view fault : world_fault_names) text += formatted(" %7s", std::string(fault).c_str());
@@ -38,9 +45,9 @@ std::string WorldStressResult::to_string() const {
     std::vector<std::chrono::nanoseconds> sorted = notified[fault];
     if (sorted.empty()) continue;
     std::ranges::sort(sorted);
-    text += formatted("%-26s %9zu %9.1f %9.1f %9.1f %9.1f\n", std::string(world_fault_names[fault]).c_str(),
-                      sorted.size(), quantile(sorted, 0.5), quantile(sorted, 0.9), quantile(sorted, 0.99),
-                      milliseconds(sorted.back()));
+    text +=
+        formatted("%-26s %9zu %9.1f %9.1f %9.1f %9.1f\n", std::string(notice_names[fault]).c_str(), sorted.size(),
+                  quantile(sorted, 0.5), quantile(sorted, 0.9), quantile(sorted, 0.99), milliseconds(sorted.back()));
   }
   text += std::to_string(rounds) + " rounds, " + std::to_string(repeated) +
           " repeated because this process was held up; " + std::to_string(wrong.size()) + " wrong\n";
@@ -64,10 +71,10 @@ WorldStressResult run_world_stress(const WorldStressOptions& options, const std:
     const auto fault = static_cast<std::size_t>(plan.fault);
     ++result.rounds;
     ++result.states[plan.state][fault];
-    result.notified[fault].insert(result.notified[fault].end(), outcome.notified.begin(), outcome.notified.end());
+    auto& notified = result.notified[static_cast<std::size_t>(notice_of(plan))];
+    notified.insert(notified.end(), outcome.notified.begin(), outcome.notified.end());
     if (outcome.is_held_up) outcome.wrong = plan.to_string() + ": this process was held up each time";
-    if (!outcome.wrong.empty())
-      result.wrong.push_back("round " + std::to_string(round) + ", " + outcome.wrong);
+    if (!outcome.wrong.empty()) result.wrong.push_back("round " + std::to_string(round) + ", " + outcome.wrong);
     ended(result.rounds);
   }
   return result;

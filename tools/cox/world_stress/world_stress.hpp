@@ -8,9 +8,16 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cox::stress {
+
+/// How the others learn of a fault: by the end of a connection, by silence, or because an operation takes too long.
+enum class Notice : std::uint8_t { Kill, Stop, CutEnds, CutSilent, CutSilentData };
+inline constexpr std::array<std::string_view, 5> notice_names{"kill", "stop", "cut, ends", "cut, silent",
+                                                              "cut, silent, data"};
+[[nodiscard]] Notice notice_of(const WorldFaultPlan& plan) noexcept;
 
 /// What a stress of worlds has found.
 struct WorldStressResult {
@@ -19,7 +26,7 @@ struct WorldStressResult {
   std::uint64_t rounds = 0;
   std::uint64_t repeated = 0;  ///< because this process was held up
   std::vector<Counts> states;  ///< by state: rounds
-  std::array<std::vector<std::chrono::nanoseconds>, world_fault_names.size()> notified;  ///< by fault
+  std::array<std::vector<std::chrono::nanoseconds>, notice_names.size()> notified;  ///< by Notice
   std::vector<std::string> wrong;
 
   [[nodiscard]] bool ok() const noexcept { return wrong.empty(); }
