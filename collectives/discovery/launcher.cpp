@@ -228,6 +228,9 @@ void require_rendezvous(const WorldPlace& place, const LaunchedProcess& found) {
         ConfigKind::Conflict,
         "COX_WORLD is " + in_quotes(to_string(place.rendezvous)) +
             ", COX_WORLD_RUN is not set: a folder needs the name of the run, one that no earlier run had");
+  if (place.rendezvous.kind == Rendezvous::Kind::Leader && place.token == WorldToken{})
+    throw ConfigError(ConfigKind::Conflict, "COX_WORLD is " + in_quotes(to_string(place.rendezvous)) +
+                                                ", COX_WORLD_TOKEN is not set: the leader accepts no process without");
 }
 
 }  // namespace

@@ -11,14 +11,15 @@ namespace cox {
 namespace {
 
 [[noreturn]] void fail_malformed(std::string_view text, std::string_view source) {
-  throw ConfigError(ConfigError::Kind::Malformed,
-                    std::string(source) + " is " + in_quotes(text) +
-                        ": expected tcp://HOST:PORT with a port from 1 to 65535, file:FOLDER, or pmix");
+  throw ConfigError(
+      ConfigError::Kind::Malformed,
+      std::string(source) + " is " + in_quotes(text) +
+          ": expected tcp://HOST:PORT with a port from 1 to 65535, file:FOLDER, pmix, or leader://HOST:PORT");
 }
 
-Rendezvous parse_tcp(std::string_view text, std::string_view source) {
-  std::string_view rest = text.substr(std::string_view("tcp://").size());
-  Rendezvous found{.kind = Rendezvous::Kind::Tcp};
+Rendezvous parse_address(Rendezvous::Kind kind, std::string_view text, std::string_view source) {
+  std::string_view rest = text.substr(text.find("://") + 3);
+  Rendezvous found{.kind = kind};
   const std::size_t colon = rest.rfind(':');
   if (colon == std::string_view::npos) fail_malformed(text, source);
   std::string_view host = rest.substr(0, colon);
@@ -44,13 +45,15 @@ std::string to_string(const Rendezvous& rendezvous) {
     case Rendezvous::Kind::Folder: return "file:" + rendezvous.folder;
     case Rendezvous::Kind::TorchStore: return "torch://" + detail::host_and_port(rendezvous.host, rendezvous.port);
     case Rendezvous::Kind::Pmix: return "pmix";
+    case Rendezvous::Kind::Leader: return "leader://" + detail::host_and_port(rendezvous.host, rendezvous.port);
   }
   return {};
 }
 
 Rendezvous parse_rendezvous(std::string_view text, std::string_view source) {
   if (text == "pmix") return {.kind = Rendezvous::Kind::Pmix};
-  if (text.starts_with("tcp://")) return parse_tcp(text, source);
+  if (text.starts_with("tcp://")) return parse_address(Rendezvous::Kind::Tcp, text, source);
+  if (text.starts_with("leader://")) return parse_address(Rendezvous::Kind::Leader, text, source);
   if (text.starts_with("file:")) {
     std::string_view folder = text.substr(std::string_view("file:").size());
     if (folder.starts_with("//")) folder.remove_prefix(2);  // file:///path

@@ -14,21 +14,22 @@ struct Rendezvous {
     Folder,      ///< a folder that all processes share
     TorchStore,  ///< the TCPStore that torchrun serves at host:port
     Pmix,        ///< the PMIx server of the launcher
+    Leader,      ///< the leader of the world, at host:port, which takes no part in it; needs a token
   };
 
   Kind kind = Kind::None;
-  std::string host{};      ///< of Tcp and TorchStore: a name or an address, without brackets
-  std::uint16_t port = 0;  ///< of Tcp and TorchStore
+  std::string host{};      ///< of Tcp, TorchStore and Leader: a name or an address, without brackets
+  std::uint16_t port = 0;  ///< of Tcp, TorchStore and Leader
   std::string folder{};    ///< of Folder
 
   friend bool operator==(const Rendezvous&, const Rendezvous&) = default;
 };
 
-/// "tcp://host:port", "file:/path", "torch://host:port", "pmix", "none".
+/// "tcp://host:port", "file:/path", "torch://host:port", "leader://host:port", "pmix", "none".
 [[nodiscard]] std::string to_string(const Rendezvous& rendezvous);
 
-/// Parses "tcp://host:port" (brackets around an IPv6 address), "file:path" and "pmix". `source` names the text in
-/// errors: "COX_WORLD". Throws ConfigError Malformed.
+/// Parses "tcp://host:port" (brackets around an IPv6 address), "leader://host:port", "file:path" and "pmix". `source`
+/// names the text in errors: "COX_WORLD". Throws ConfigError Malformed.
 [[nodiscard]] Rendezvous parse_rendezvous(std::string_view text, std::string_view source);
 
 namespace detail {

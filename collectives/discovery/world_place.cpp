@@ -9,7 +9,8 @@
 namespace cox {
 std::unique_ptr<Store> WorldPlace::open_store(Store::Deadline deadline) const {
   switch (rendezvous.kind) {
-    case Rendezvous::Kind::None: return nullptr;
+    case Rendezvous::Kind::None:
+    case Rendezvous::Kind::Leader: return nullptr;
     case Rendezvous::Kind::Tcp:
       return std::make_unique<detail::TcpStore>(detail::TcpStoreOptions{.host = rendezvous.host,
                                                                         .port = rendezvous.port,

@@ -19,9 +19,10 @@ class PmixSession;
 /// What a program says itself about its world, with designated initialisers. Members that are not set are taken from
 /// the environment: see docs/worlds.md.
 struct WorldOptions {
-  std::string rendezvous{};                  ///< "tcp://host:port", "file:/path" or "pmix"; empty: from the environment
-  std::optional<std::uint16_t> process{};    ///< number of this process, from 0; with `processes` only
-  std::optional<std::uint16_t> processes{};  ///< how many processes there are; with `process` only
+  std::string
+      rendezvous{};  ///< "tcp://host:port", "file:/path", "pmix" or "leader://host:port"; empty: from the environment
+  std::optional<std::uint16_t> process{};          ///< number of this process, from 0; with `processes` only
+  std::optional<std::uint16_t> processes{};        ///< how many processes there are; with `process` only
   std::optional<std::uint16_t> local_process{};    ///< number of this process among those on this host, from 0
   std::optional<std::uint16_t> local_processes{};  ///< processes on this host
   std::string run{};                               ///< name of the run, at most 128 bytes, the same in all processes
@@ -51,7 +52,8 @@ struct WorldPlace {
   std::shared_ptr<detail::PmixSession> pmix{};  ///< open if PMIx has been asked; keeps its connection
 
   /// Opens the store in which the processes find each other, as `rendezvous` says; a null pointer for a world of one
-  /// process, which opens no socket and no file. Blocks until the store is reached, or the deadline. Throws StoreError.
+  /// process, which opens no socket and no file, and where the leader's address is known. Blocks until the store is
+  /// reached, or the deadline. Throws StoreError.
   [[nodiscard]] std::unique_ptr<Store> open_store(Store::Deadline deadline) const;
 };
 

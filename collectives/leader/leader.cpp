@@ -16,7 +16,8 @@ Leader::Leader(std::vector<ProcessFacts> processes, LeaderOptions options) : opt
 
 Welcome Leader::welcome() const {
   Welcome welcome{.max_ahead = options_.max_ahead};
-  for (const Process& each : processes_) welcome.processes.push_back(each.is_present ? each.facts : ProcessFacts{});
+  for (const Process& each : processes_)
+    welcome.processes.push_back(each.is_present ? each.facts : ProcessFacts{.devices = each.facts.devices});
   return welcome;
 }
 

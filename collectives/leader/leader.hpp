@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/leader/leader_cycle.hpp>
+#include <coxswain/collectives/leader/leader_report.hpp>
 #include <coxswain/collectives/leader/leader_sequence.hpp>
 #include <coxswain/collectives/leader/world_message.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
@@ -70,8 +71,9 @@ class Leader {
 
   /// The message for a process that has joined, to be sent to it before all others.
   [[nodiscard]] Welcome welcome() const;
-  /// A process that is gone has a successor. Not called yet: a process cannot join a running world. Sends it a Broken
-  /// for each group with it that has a broken instance, and to the others a Joined. Precondition: the process is gone.
+  /// A process that is gone has a successor, which has connected to all others. Sends it a Broken for each group with
+  /// it that has a broken instance, and a Gone for each absent process; then a Joined to it and all others.
+  /// Precondition: the process is gone.
   void joined(std::uint16_t process, ProcessFacts facts);
   /// The process has ended, or is silent. Sends to the others a Gone, and breaks all instances with the process, with
   /// this kind: ProcessGone or ProcessSilent. Messages of the process are ignored from now on. Idempotent.
@@ -91,6 +93,8 @@ class Leader {
   /// Whether other processes wait for this one: for its Ask of an operation, or for its part in a released one that it
   /// has not reported as completed.
   [[nodiscard]] bool awaits(std::uint16_t process) const;
+  /// For people. Costs time in proportion to all that is open.
+  [[nodiscard]] LeaderReport report() const;
   [[nodiscard]] bool is_present(std::uint16_t process) const noexcept { return processes_[process].is_present; }
 
  private:

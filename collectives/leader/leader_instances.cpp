@@ -18,9 +18,11 @@ void Leader::joined(std::uint16_t process, ProcessFacts facts) {
                            .kind = group.kind,
                            .process = group.culprit,
                            .text = group.text});
-  for (std::size_t other = 0; other < processes_.size(); ++other)
-    if (other != process && processes_[other].is_present)
-      send(static_cast<std::uint16_t>(other), Joined{process, joining.facts});
+  for (std::uint16_t other = 0; other < processes_.size(); ++other)
+    if (!processes_[other].is_present)
+      send(process, Gone{.process = other, .kind = Kind::ProcessGone, .text = name(other) + " is gone"});
+  for (std::uint16_t other = 0; other < processes_.size(); ++other)
+    if (processes_[other].is_present) send(other, Joined{process, joining.facts});
 }
 
 void Leader::gone(std::uint16_t process, Kind kind, const std::string& text) {

@@ -63,6 +63,11 @@ void LeaderSequence::complete(std::size_t member, std::uint64_t completed) noexc
   while (!in_flight_.empty() && in_flight_.front() <= completed_) in_flight_.pop_front();
 }
 
+std::size_t LeaderSequence::in_flight_of(std::size_t member) const noexcept {
+  const auto first = std::ranges::upper_bound(in_flight_, members_[member].completed);
+  return static_cast<std::size_t>(in_flight_.end() - first);
+}
+
 LeaderSequence& LeaderSequences::add(std::uint64_t instance, Direction direction,
                                      const std::vector<std::uint16_t>& processes) {
   const SequenceId id = ++last_;

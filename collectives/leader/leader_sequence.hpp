@@ -113,6 +113,8 @@ class LeaderSequence {
   /// The first of them. Precondition: there is one.
   [[nodiscard]] std::uint64_t oldest_in_flight() const noexcept { return in_flight_.front(); }
   void complete(std::size_t member, std::uint64_t completed) noexcept;
+  /// Released operations that this member has not completed.
+  [[nodiscard]] std::size_t in_flight_of(std::size_t member) const noexcept;
 
   /// The highest operation of the sequence that an operation of another sequence waits for, or has waited for.
   [[nodiscard]] std::uint64_t awaited() const noexcept { return awaited_; }
@@ -154,6 +156,8 @@ class LeaderSequences {
   /// nullptr if it has ended.
   [[nodiscard]] LeaderSequence* find(SequenceId id) noexcept;
   [[nodiscard]] const LeaderSequence* find(SequenceId id) const noexcept;
+  /// By id, in no order.
+  [[nodiscard]] const std::unordered_map<SequenceId, LeaderSequence>& all() const noexcept { return sequences_; }
   /// LeaderSequence::is_resolved; true if the sequence has ended.
   [[nodiscard]] bool is_resolved(const OperationId& operation) const noexcept;
 

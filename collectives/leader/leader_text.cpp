@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <tuple>
+
 namespace cox::detail::world {
 
 // "process 1 (node7, pid 4711)".
@@ -67,6 +70,31 @@ std::string Leader::overdue_text(const Question& question, const Root& root) con
   }
   cut(text, max_text);
   return text;
+}
+
+LeaderReport Leader::report() const {
+  LeaderReport report{.released = turns_};
+  for (std::uint16_t process = 0; process < processes_.size(); ++process)
+    report.processes.push_back({.is_present = processes_[process].is_present,
+                                .facts = processes_[process].facts,
+                                .is_awaited = awaits(process)});
+  for (const auto& [id, sequence] : sequences_.all()) {
+    for (std::size_t member = 0; member < sequence.members().size(); ++member)
+      report.processes[sequence.members()[member].process].in_flight += sequence.in_flight_of(member);
+    const PendingOperation* const pending = sequence.find_next();
+    if (pending == nullptr || pending->refusal) continue;
+    const Root root = root_of(sequence);
+    const OperationId operation{id, sequence.next()};
+    report.operations.push_back(
+        {.name = name_with_request(operation),
+         .waits_for = root.operation == operation ? std::string() : name_with_request(root.operation),
+         .missing = root.missing,
+         .is_behind = root.is_behind,
+         .deadline = pending->deadline});
+  }
+  std::ranges::sort(report.operations, {}, [](const auto& each) { return std::tie(each.deadline, each.name); });
+  if (report.operations.size() > LeaderReport::most_operations) report.operations.resize(LeaderReport::most_operations);
+  return report;
 }
 
 }  // namespace cox::detail::world

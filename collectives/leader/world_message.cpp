@@ -198,6 +198,8 @@ void code(Coder& coder, M& message) {
 }
 template <class Coder, Is<Heartbeat> M>
 void code(Coder&, M&) {}
+template <class Coder, Is<Connected> M>
+void code(Coder&, M&) {}
 template <class Coder, Is<Bye> M>
 void code(Coder& coder, M& message) {
   coder.text(message.text, max_text);

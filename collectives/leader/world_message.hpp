@@ -99,12 +99,16 @@ struct Rejected {
 
   friend bool operator==(const Rejected&, const Rejected&) = default;
 };
-/// All processes have joined. By number; a process that is absent at this moment has no host.
+/// All processes have joined, or had joined before. By number; one that is absent at this moment has devices only.
 struct Welcome {
   std::vector<ProcessFacts> processes = {};
   std::uint64_t max_ahead = 0;  ///< LeaderOptions::max_ahead
 
   friend bool operator==(const Welcome&, const Welcome&) = default;
+};
+/// From the successor of a process: it has connected to all other processes.
+struct Connected {
+  friend bool operator==(const Connected&, const Connected&) = default;
 };
 /// Sent in both directions when nothing else is.
 struct Heartbeat {
@@ -242,8 +246,8 @@ struct Gone {
 
   friend bool operator==(const Gone&, const Gone&) = default;
 };
-/// A process has joined the world after its start: the successor of one that has gone. Not sent yet: a process cannot
-/// join a running world.
+/// A process has joined the world after its start: the successor of one that has gone. It has connected to all others.
+/// Also sent to itself: its join is complete.
 struct Joined {
   std::uint16_t process = 0;
   ProcessFacts facts = {};
@@ -294,8 +298,9 @@ struct AbortedOperation {
   friend bool operator==(const AbortedOperation&, const AbortedOperation&) = default;
 };
 
-using Message = std::variant<Hello, Rejected, Welcome, Heartbeat, Bye, Open, Ask, Refuse, Break, Progress, Close,
-                             Answer, Release, Refused, Broken, Why, Gone, Joined, DataHello, Inputs, AbortedOperation>;
+using Message =
+    std::variant<Hello, Rejected, Welcome, Heartbeat, Bye, Open, Ask, Refuse, Break, Progress, Close, Answer, Release,
+                 Refused, Broken, Why, Gone, Joined, DataHello, Inputs, AbortedOperation, Connected>;
 
 /// The message as bytes: one for its type (its place in Message, plus 1), then its members in their order, little
 /// endian, without padding. Texts and lists begin with their length. Throws MalformedMessage if it is larger than its

@@ -275,6 +275,21 @@ std::string Sequencer::explain_missing(const SharedSequence& sequence, std::uint
   return text.empty() ? "it has submitted the operation, which has not completed there" : text;
 }
 
+std::vector<SharedCommunicator> Sequencer::broken_epochs(std::uint16_t process) const {
+  std::vector<SharedCommunicator> found;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [devices, epochs] : epochs_)
+    if (epochs.broken != 0 &&
+        std::ranges::any_of(devices.devices(), [process](DeviceId device) { return device.process == process; }))
+      found.push_back({.devices = devices, .epoch = epochs.broken});
+  return found;
+}
+
+void Sequencer::skip_broken_epochs() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [devices, epochs] : epochs_) epochs.is_opened = true;
+}
+
 // Under the lock.
 void Sequencer::note_broken_epoch(const SharedCommunicator& communicator, const std::exception_ptr& why) {
   Epochs& epochs = epochs_[communicator.devices];

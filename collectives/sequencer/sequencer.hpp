@@ -173,6 +173,11 @@ class Sequencer {
   /// was not released here. Also if it is not open here: then it is broken when it is opened.
   void end(const SharedCommunicator& communicator, const std::vector<SharedSequenceEnd>& ends,
            const std::exception_ptr& why);
+  /// The communicators with devices of this process of the world that have been broken, with the last broken epoch.
+  [[nodiscard]] std::vector<SharedCommunicator> broken_epochs(std::uint16_t process) const;
+  /// For a process that joins a world after its start: communicators that have been broken are opened with their next
+  /// epoch, because this process has no operations of the broken one.
+  void skip_broken_epochs();
   /// What this process knows of an operation that others wait for, as text: its ranks that have not submitted it, and
   /// what their devices do; or what it waits for.
   [[nodiscard]] std::string explain_missing(const SharedSequence& sequence, std::uint64_t operation) const;

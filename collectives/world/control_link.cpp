@@ -1,14 +1,23 @@
 #include <coxswain/collectives/world/control_link.hpp>
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
 
-#include <cstdint>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
 #include <utility>
 
 namespace cox::detail::world {
 
+namespace {
+
 using boost::system::error_code;
+
+constexpr std::size_t room_for_messages = std::size_t{16} * 1024;
+
+}  // namespace
 
 void set_options(boost::asio::ip::tcp::socket& socket) {
   error_code ignored;
@@ -19,13 +28,14 @@ void set_options(boost::asio::ip::tcp::socket& socket) {
 std::vector<std::byte> frame_of(const Message& message) {
   const std::vector<std::byte> encoded = encode(message);
   std::vector<std::byte> frame;
-  frame.reserve(4 + encoded.size());
-  for (std::size_t i = 0; i < 4; ++i) frame.push_back(static_cast<std::byte>((encoded.size() >> (8 * i)) & 0xffU));
+  frame.reserve(length_bytes + encoded.size());
+  for (std::size_t i = 0; i < length_bytes; ++i)
+    frame.push_back(static_cast<std::byte>((encoded.size() >> (8 * i)) & 0xffU));
   frame.insert(frame.end(), encoded.begin(), encoded.end());
   return frame;
 }
 
-std::size_t length_of(const std::array<std::byte, 4>& bytes) noexcept {
+std::size_t length_of(std::span<const std::byte, length_bytes> bytes) noexcept {
   std::size_t length = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) length |= std::to_integer<std::size_t>(bytes[i]) << (8 * i);
   return length;
@@ -34,62 +44,79 @@ std::size_t length_of(const std::array<std::byte, 4>& bytes) noexcept {
 ControlLink::ControlLink(Socket socket, std::size_t largest)
     : socket_(std::move(socket)),
       queue_(socket_.native_handle(),
-             [this] {
-               // Any thread: the socket's own thread waits.
-               boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
-                 if (self->closed_) return;
-                 self->socket_.async_wait(Socket::wait_write, [self](const error_code& error) {
-                   if (!error) self->queue_.flush();
-                 });
-               });
-             }),
+             {.wait_writable = [this] { wait_writable(); }, .flush_later = [this] { flush_later(); }}),
       largest_(largest) {
   set_options(socket_);
+}
+
+// Any thread: the socket's own thread waits, and sends.
+void ControlLink::wait_writable() {
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (self->closed_) return;
+    self->socket_.async_wait(Socket::wait_write, [self](const error_code& error) {
+      if (!error) self->queue_.flush();
+    });
+  });
+}
+
+void ControlLink::flush_later() {
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->queue_.flush(); });
 }
 
 ControlLink::~ControlLink() { static_cast<void>(queue_.close()); }
 
 void ControlLink::start(Handlers handlers) {
   handlers_ = std::move(handlers);
-  read_length();
+  wait_readable();
 }
 
 void ControlLink::restart(Handlers handlers) {
-  largest_ = max_frame;
   // The former ones may be running, so they are destroyed later.
   boost::asio::post(socket_.get_executor(), [former = std::exchange(handlers_, std::move(handlers))] {});
 }
 
 void ControlLink::send(const Message& message) { static_cast<void>(queue_.push({.head = frame_of(message)})); }
 
-void ControlLink::read_length() {
-  boost::asio::async_read(socket_, boost::asio::buffer(length_),
-                          [self = shared_from_this()](const error_code& error, std::size_t) {
-                            if (self->closed_) return;
-                            if (error) return self->end(error.message());
-                            const std::size_t bytes = length_of(self->length_);
-                            if (bytes == 0 || bytes > self->largest_)
-                              return self->end("it sent a message of " + std::to_string(bytes) + " bytes");
-                            self->read_frame(bytes);
-                          });
+void ControlLink::wait_readable() {
+  socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const error_code& error) {
+    if (self->closed_) return;
+    if (error) return self->end(error.message());
+    self->read();
+  });
 }
 
-void ControlLink::read_frame(std::size_t bytes) {
-  frame_.resize(bytes);
-  boost::asio::async_read(socket_, boost::asio::buffer(frame_),
-                          [self = shared_from_this()](const error_code& error, std::size_t) {
-                            if (self->closed_) return;
-                            if (error) return self->end(error.message());
-                            self->heard_ = std::chrono::steady_clock::now();
-                            Message message;
-                            try {
-                              message = decode(self->frame_);
-                            } catch (const MalformedMessage& malformed) {
-                              return self->end(malformed.what());
-                            }
-                            self->handlers_.received(std::move(message));
-                            if (!self->closed_) self->read_length();
-                          });
+// Reads what has arrived, and passes on the messages that are complete.
+void ControlLink::read() {
+  if (bytes_.size() - end_ < room_for_messages) bytes_.resize(end_ + room_for_messages);
+  const ssize_t got = ::recv(socket_.native_handle(), bytes_.data() + end_, bytes_.size() - end_, MSG_DONTWAIT);
+  if (got == 0) return end("it has closed the connection");
+  if (got < 0) {
+    if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) return wait_readable();
+    return end(std::system_category().message(errno));
+  }
+  end_ += static_cast<std::size_t>(got);
+  heard_ = std::chrono::steady_clock::now();
+  while (!closed_) {
+    const auto rest = std::span<const std::byte>(bytes_).subspan(begin_, end_ - begin_);
+    if (rest.size() < length_bytes) break;
+    const std::size_t bytes = length_of(rest.first<length_bytes>());
+    if (bytes == 0 || bytes > largest_) return end("it sent a message of " + std::to_string(bytes) + " bytes");
+    if (rest.size() - length_bytes < bytes) break;
+    begin_ += length_bytes + bytes;
+    Message message;
+    try {
+      message = decode(rest.subspan(length_bytes, bytes));
+    } catch (const MalformedMessage& malformed) {
+      return end(malformed.what());
+    }
+    handlers_.received(std::move(message));
+  }
+  if (closed_) return;
+  // The beginning of a message remains.
+  std::move(bytes_.begin() + static_cast<std::ptrdiff_t>(begin_), bytes_.begin() + static_cast<std::ptrdiff_t>(end_),
+            bytes_.begin());
+  end_ -= std::exchange(begin_, 0);
+  wait_readable();
 }
 
 void ControlLink::end(const std::string& why) {
@@ -100,6 +127,7 @@ void ControlLink::end(const std::string& why) {
 
 void ControlLink::close() noexcept {
   if (std::exchange(closed_, true)) return;
+  queue_.flush();
   static_cast<void>(queue_.close());
   error_code ignored;
   socket_.close(ignored);

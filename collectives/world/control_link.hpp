@@ -5,12 +5,12 @@
 
 #include <boost/asio/ip/tcp.hpp>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,9 +38,10 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   /// Calls these handlers instead, also from within one of the former. Messages may have up to max_frame bytes from
   /// now on.
   void restart(Handlers handlers);
-  /// Sends a message, or as much as the socket takes, at once; the rest follows. Any thread; in order. Drops it if the
-  /// connection has ended. Throws MalformedMessage (it is too large), std::bad_alloc.
+  /// Sends a message: see SendQueue. Any thread; in order. Drops it if the connection has ended. Throws
+  /// MalformedMessage (it is too large), std::bad_alloc.
   void send(const Message& message);
+  /// What was sent before is passed to the socket, as far as it takes it.
   void close() noexcept;
 
   /// The last time at which a message arrived; when it was made, if none has.
@@ -48,16 +49,19 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   [[nodiscard]] Socket& socket() noexcept { return socket_; }
 
  private:
-  void read_length();
-  void read_frame(std::size_t bytes);
+  void wait_readable();
+  void wait_writable();
+  void flush_later();
+  void read();
   void end(const std::string& why);
 
   Socket socket_;
   SendQueue queue_;
   std::size_t largest_;
   Handlers handlers_;
-  std::array<std::byte, 4> length_{};
-  std::vector<std::byte> frame_;
+  std::vector<std::byte> bytes_;  // that were read; those from begin_ to end_ have not been passed on
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
   std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
   bool closed_ = false;
 };
@@ -66,6 +70,7 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
 void set_options(boost::asio::ip::tcp::socket& socket);
 /// The message as it is sent: its length, then its bytes.
 [[nodiscard]] std::vector<std::byte> frame_of(const Message& message);
-[[nodiscard]] std::size_t length_of(const std::array<std::byte, 4>& bytes) noexcept;
+inline constexpr std::size_t length_bytes = 4;
+[[nodiscard]] std::size_t length_of(std::span<const std::byte, length_bytes> bytes) noexcept;
 
 }  // namespace cox::detail::world

@@ -67,6 +67,8 @@ void DataExchange::expect(const SharedOperation& shared, const std::vector<std::
       if (gone_[processes.back()] && !failed) failed = gone_[processes.back()];
       if (links_[processes.back()]) waiting.push_back(links_[processes.back()]);
     }
+    if (const auto ended = ended_epochs_.find(name.devices); ended != ended_epochs_.end() && !failed)
+      if (name.epoch <= ended->second.epoch) failed = ended->second.why;
     if (const auto given = aborted_.extract(name); given && !failed)
       failed = aborted_error(given.mapped().first, name_of_(given.mapped().second));
     active_.emplace(name, Active{.operation = operation,
@@ -159,6 +161,26 @@ void DataExchange::add(std::uint16_t process, std::shared_ptr<DataLink> link) {
                .received = [this, process](const Inputs& inputs) { return received(process, inputs); },
                .aborted = [this, process](const AbortedOperation& message) { return aborted(process, message); },
                .ended = [this, process](const std::string& why) { ended_(process, why); }});
+}
+
+void DataExchange::replace(std::uint16_t process, std::shared_ptr<DataLink> link,
+                           const std::vector<SharedCommunicator>& ended) {
+  std::exception_ptr why;
+  {
+    const std::lock_guard lock(mutex_);
+    why = gone_[process];
+  }
+  if (!why) why = collective_error(CollectiveError::Kind::ProcessGone, name_of_(process) + " is gone");
+  lose(process, why);  // if that was not known yet
+  {
+    const std::lock_guard lock(mutex_);
+    for (const SharedCommunicator& each : ended) {
+      const auto devices = each.devices.devices();
+      ended_epochs_[{devices.begin(), devices.end()}] = {.epoch = each.epoch, .why = why};
+    }
+    gone_[process] = nullptr;
+  }
+  add(process, std::move(link));
 }
 
 bool DataExchange::has(std::uint16_t process) const { return link(process) != nullptr; }

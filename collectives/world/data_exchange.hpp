@@ -27,8 +27,7 @@ class DataExchange final : public RankExchange {
   using NameOf = std::function<std::string(std::uint16_t process)>;
   using Ended = std::function<void(std::uint16_t process, const std::string& why)>;
 
-  /// `name_of` names a process in errors. `ended` is called when the link to a process has ended by itself: lose() must
-  /// be called soon, so that the operations that need the process fail.
+  /// `name_of` names a process in errors. `ended` is called when the link to a process has ended by itself.
   DataExchange(std::size_t processes, NameOf name_of, Ended ended)
       : name_of_(std::move(name_of)), ended_(std::move(ended)), links_(processes), gone_(processes) {}
 
@@ -43,6 +42,9 @@ class DataExchange final : public RankExchange {
   [[nodiscard]] bool has(std::uint16_t process) const;
   /// Whether an operation waits for inputs of the process.
   [[nodiscard]] bool awaits(std::uint16_t process) const;
+  /// The link to the successor of a process. Operations of `ended` and of earlier epochs, which its predecessor has not
+  /// completed, fail as before.
+  void replace(std::uint16_t process, std::shared_ptr<DataLink> link, const std::vector<SharedCommunicator>& ended);
   /// The process is gone: operations that need it fail with this error, also later ones. Closes its link.
   void lose(std::uint16_t process, const std::exception_ptr& why) noexcept;
   /// Every process is gone.
@@ -84,6 +86,12 @@ class DataExchange final : public RankExchange {
   mutable std::mutex mutex_;  // not held while links or operations are called
   std::vector<std::shared_ptr<DataLink>> links_;
   std::vector<std::exception_ptr> gone_;
+  /// The last epoch of a communicator that ended because a process was gone.
+  struct LastEpoch {
+    std::uint64_t epoch = 0;
+    std::exception_ptr why = nullptr;
+  };
+  std::map<std::vector<DeviceId>, LastEpoch> ended_epochs_;
   std::map<OperationOfAll, Active, ByName> active_;
   std::map<SequenceName, Progress> expected_;
   std::map<OperationOfAll, std::pair<AbortedOperation, std::uint16_t>, ByName>

@@ -1,7 +1,5 @@
 #include <coxswain/collectives/world/data_link.hpp>
 
-#include <coxswain/collectives/world/control_link.hpp>
-
 #include <boost/asio/post.hpp>
 
 #include <sys/socket.h>
@@ -16,21 +14,30 @@ namespace {
 
 using boost::system::error_code;
 
+constexpr std::size_t read_at_once = std::size_t{16} * 1024;
 constexpr std::size_t discard_bytes = std::size_t{64} * 1024;
 
 }  // namespace
 
 DataLink::DataLink(Socket socket)
-    : socket_(std::move(socket)), queue_(socket_.native_handle(), [this] {
-        // Any thread: the socket's own thread waits.
-        boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
-          if (self->closed_) return;
-          self->socket_.async_wait(Socket::wait_write, [self](const error_code& error) {
-            if (!error) self->queue_.flush();
-          });
-        });
-      }) {
+    : socket_(std::move(socket)),
+      queue_(socket_.native_handle(),
+             {.wait_writable = [this] { wait_writable(); }, .flush_later = [this] { flush_later(); }}) {
   set_options(socket_);
+}
+
+// Any thread: the socket's own thread waits, and sends.
+void DataLink::wait_writable() {
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (self->closed_) return;
+    self->socket_.async_wait(Socket::wait_write, [self](const error_code& error) {
+      if (!error) self->queue_.flush();
+    });
+  });
+}
+
+void DataLink::flush_later() {
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->queue_.flush(); });
 }
 
 DataLink::~DataLink() { static_cast<void>(queue_.close()); }
@@ -77,14 +84,27 @@ void DataLink::read() {
   for (;;) {
     while (target_.empty())
       if (!read_message()) return;  // ended, or the place is not known
-    const ssize_t got = ::recv(socket_.native_handle(), target_.data(), target_.size(), MSG_DONTWAIT);
+    if (begin_ < end_) {
+      const std::size_t bytes = std::min(target_.size(), end_ - begin_);
+      std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(begin_), bytes, target_.begin());
+      target_ = target_.subspan(bytes);
+      begin_ += bytes;
+      continue;
+    }
+    // What is small arrives together with what follows it.
+    const bool is_small = target_.size() < read_at_once;
+    if (is_small) bytes_.resize(read_at_once);
+    const std::span<std::byte> into = is_small ? std::span(bytes_) : target_;
+    const ssize_t got = ::recv(socket_.native_handle(), into.data(), into.size(), MSG_DONTWAIT);
     if (got == 0) return end("it has closed the connection");
     if (got < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return wait_readable();
       return end(std::system_category().message(errno));
     }
-    target_ = target_.subspan(static_cast<std::size_t>(got));
+    begin_ = 0;
+    end_ = is_small ? static_cast<std::size_t>(got) : 0;
+    if (!is_small) target_ = target_.subspan(static_cast<std::size_t>(got));
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/leader/world_message.hpp>
+#include <coxswain/collectives/world/control_link.hpp>
 #include <coxswain/collectives/world/send_queue.hpp>
 
 #include <boost/asio/ip/tcp.hpp>
@@ -56,6 +57,8 @@ class DataLink : public std::enable_shared_from_this<DataLink> {
   enum class Reading : std::uint8_t { Length, Frame, Bytes };
 
   void wait_readable();
+  void wait_writable();
+  void flush_later();
   void read();
   [[nodiscard]] bool read_message();
   [[nodiscard]] bool find_place();
@@ -65,8 +68,11 @@ class DataLink : public std::enable_shared_from_this<DataLink> {
   Socket socket_;
   SendQueue queue_;
   Handlers handlers_;
+  std::vector<std::byte> bytes_;  // that were read together; those from begin_ to end_ have no place yet
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
   Reading reading_ = Reading::Length;
-  std::array<std::byte, 4> length_{};
+  std::array<std::byte, length_bytes> length_{};
   std::vector<std::byte> frame_;
   std::span<std::byte> target_;  // where the next bytes go
   Inputs inputs_;

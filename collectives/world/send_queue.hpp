@@ -1,6 +1,10 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -13,7 +17,9 @@
 namespace cox::detail::world {
 
 /// What is still to be sent on a non-blocking socket, in order. The thread that adds something sends at once as much as
-/// the socket takes; the rest is sent by flush(). Any thread.
+/// the socket takes; the rest is sent by flush(). While small items are added in quick succession, they are not sent
+/// one by one, but together by the next flush(): a system call for each would take longer than all the rest. Any
+/// thread.
 class SendQueue {
  public:
   struct Item {
@@ -21,12 +27,20 @@ class SendQueue {
     std::vector<std::span<const std::byte>> data{};           ///< sent next, from where it is
     std::uint64_t key = 0;                                    ///< for withdraw(); 0: it is not withdrawn
     std::shared_ptr<const std::atomic<bool>> is_withdrawn{};  ///< if true when it is pushed, it is dropped; may be null
-    std::function<void()> sent{};  ///< called when all was sent, with no lock held; must not throw
+    /// Called when the item's memory is not read any more, because it was sent or copied; with no lock held; must not
+    /// throw.
+    std::function<void()> sent{};
+  };
+  struct Callbacks {
+    /// There is more to send than the socket takes: flush() must be called when it takes more.
+    std::function<void()> wait_writable;
+    /// flush() must be called soon, on another thread or later on this one.
+    std::function<void()> flush_later;
   };
 
-  /// `socket` must stay open until close(). `wait_writable` is called when there is more to send than the socket takes:
-  /// flush() must be called when it takes more. It must not call this object; if it throws, the connection is broken.
-  SendQueue(int socket, std::function<void()> wait_writable);
+  /// `socket` must stay open until close(). The callbacks are called with a lock held and must not call this object. If
+  /// one throws, the connection is broken.
+  SendQueue(int socket, Callbacks callbacks);
 
   /// Adds an item. Returns false, and drops it without calling `sent`, if the connection is closed or broken. Throws
   /// std::bad_alloc; then nothing is sent.
@@ -42,15 +56,29 @@ class SendQueue {
   std::deque<Item> close() noexcept;
 
  private:
-  void send_some(std::unique_lock<std::mutex>& lock) noexcept;
+  using Clock = std::chrono::steady_clock;
+
+  void send_some(std::unique_lock<std::mutex>& lock, std::uint64_t until) noexcept;
+  void copy_small_items(std::vector<std::function<void()>>& done);
+  void send_copies(std::unique_lock<std::mutex>& lock) noexcept;
+  void send_first_item(std::vector<std::function<void()>>& done);
+  [[nodiscard]] std::size_t count_sent(ssize_t sent, int error) noexcept;
+  void call_back(const std::function<void()>& callback) noexcept;
   void break_connection() noexcept;
 
-  const std::function<void()> wait_writable_;
+  const Callbacks callbacks_;
   std::mutex mutex_;
+  std::condition_variable socket_is_idle_;
   int socket_;  // -1: closed or broken
   std::deque<Item> items_;
-  std::size_t first_sent_ = 0;  // bytes of items_.front() that were sent
-  bool waits_ = false;          // wait_writable_ was called, and flush() not yet
+  std::size_t first_sent_ = 0;     // bytes of items_.front() that were sent
+  std::vector<std::byte> copies_;  // of small items, to be sent before items_
+  std::size_t copies_sent_ = 0;    // bytes of copies_ that were sent
+  std::uint64_t removed_ = 0;      // items that were taken from items_ to be sent
+  Clock::time_point last_sent_{};
+  bool is_sending_ = false;   // a thread is in send_some()
+  bool uses_socket_ = false;  // it sends copies_, without the lock
+  bool waits_ = false;        // flush() will be called: wait_writable or flush_later was
 };
 
 }  // namespace cox::detail::world

@@ -80,6 +80,10 @@ void World::leave() noexcept {
   if (session_) session_->leave(std::chrono::steady_clock::now() + timeout_);
 }
 
+bool World::wait_for_successors(std::chrono::nanoseconds time) const {
+  return !session_ || session_->wait_until_complete(std::chrono::steady_clock::now() + time);
+}
+
 std::vector<DeviceId> World::devices(std::uint16_t type) const {
   std::vector<DeviceId> devices;
   for (const WorldProcess& process : processes_)

@@ -26,8 +26,9 @@ struct WorldProcess {
 /// (CommunicationId), and their operations have one order in all processes (L17). So a program that works with the
 /// devices of one process works with those of several: each process has clients of its own devices only.
 ///
-/// Process 0 leads the world: when it ends, the world ends, and operations of several processes fail with
-/// CollectiveError WorldGone. When another one ends, those that it takes part in fail with ProcessGone.
+/// Process 0 leads the world, unless `cox run` or a WorldLeader does: when the leader ends, the world ends, and
+/// operations of several processes fail with CollectiveError WorldGone. When another one ends, those that it takes part
+/// in fail with ProcessGone.
 ///
 /// A process joins one world at most, before it opens a communicator with devices of others.
 class World {
@@ -46,10 +47,15 @@ class World {
   /// the time of the options; the others for a moment. Idempotent.
   void leave() noexcept;
 
+  /// Blocks until each process that is gone has a successor, at most for this time. Returns whether that is so. Then
+  /// communicators with those processes can be renewed (ensure_init_collective). Only a leader that takes no part in
+  /// the world accepts successors (`cox run`, WorldLeader). Throws CollectiveError WorldGone.
+  [[nodiscard]] bool wait_for_successors(std::chrono::nanoseconds time) const;
+
   /// The number of this process, from 0, and how many there are.
   [[nodiscard]] std::uint16_t process() const noexcept { return process_; }
   [[nodiscard]] std::uint16_t size() const noexcept { return static_cast<std::uint16_t>(processes_.size()); }
-  /// By number.
+  /// By number, as they were when this process joined.
   [[nodiscard]] const std::vector<WorldProcess>& processes() const noexcept { return processes_; }
   /// The devices of all processes that have this type, in the order of their ranks, by the names that
   /// CommunicationId takes.

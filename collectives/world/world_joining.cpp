@@ -27,8 +27,7 @@ using boost::system::error_code;
 using std::chrono::steady_clock;
 
 constexpr std::string_view leader_key = "leader";
-constexpr std::size_t most_unidentified = 1024;  // connections that have not said which process they come from
-constexpr std::size_t most_hello = 32'768;       // bytes of a Hello: its devices have at most 24 KiB
+constexpr std::size_t most_unidentified = 1024;  // connections for data without a DataHello
 constexpr std::chrono::milliseconds accept_again_after{50};
 
 std::vector<std::byte> bytes_of(const std::string& text) {
@@ -116,19 +115,28 @@ void WorldSession::join() {
     throw WorldError(WorldError::Kind::Refused, fmt::format("a world has at most {} processes", max_processes));
   const Time deadline = steady_clock::now() + options_.place.timeout;
   const std::unique_ptr<Store> store = options_.place.open_store(deadline);
-  find_leader(store.get(), deadline);
+  if (leads_)
+    lead(*store, deadline);
+  else
+    follow(store.get(), deadline);
   connect_data(deadline);
   running_since_ = last_heartbeat_ = steady_clock::now();
   if (io_.stopped()) io_.restart();
   thread_ = std::thread([this] { run(); });
+  std::vector<DeviceId> devices;
+  for (const ProcessFacts& facts : facts_) devices.insert(devices.end(), facts.devices.begin(), facts.devices.end());
+  sequencer_.join_world(static_cast<std::uint16_t>(own_ + 1), std::move(devices), follower_, max_ahead_);
   boost::asio::post(io_, [this] {
     is_running_ = true;
     for (Message& message : std::exchange(early_, {})) handle(std::move(message));
     send_heartbeats();
   });
-  std::vector<DeviceId> devices;
-  for (const ProcessFacts& facts : facts_) devices.insert(devices.end(), facts.devices.begin(), facts.devices.end());
-  sequencer_.join_world(static_cast<std::uint16_t>(own_ + 1), std::move(devices), follower_, max_ahead_);
+  if (!is_successor_) return;
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_until(lock, deadline, [this] { return is_announced_ || is_lost_; }) || is_lost_)
+    throw WorldError(WorldError::Kind::Refused, fmt::format("process {} was not accepted as a successor", own_));
+  lock.unlock();
+  sequencer_.skip_broken_epochs();
 }
 
 void WorldSession::run() noexcept {
@@ -143,44 +151,53 @@ void WorldSession::run() noexcept {
   }
 }
 
-void WorldSession::find_leader(Store* store, Time deadline) {
-  const Rendezvous& rendezvous = options_.place.rendezvous;
-  if (own_ == 0) {
-    const bool one_host = options_.place.local_processes == options_.place.processes;
-    listen(!rendezvous.host.empty() ? interface_towards(rendezvous.host)
-           : one_host               ? address(boost::asio::ip::address_v4::loopback())
-                                    : interface_towards(options_.place.host));
-    token_ = random_token();
-    facts_[0] = own_facts();
-    accept_control();
-    const auto endpoint = control_acceptor_.local_endpoint();
-    store->set(
-        leader_key,
-        bytes_of(fmt::format("{} {} {}", endpoint.address().to_string(), endpoint.port(), to_hexadecimal(token_))),
-        deadline);
-    if (!run_until(deadline,
-                   [this] { return std::ranges::none_of(facts_, [](const auto& its) { return its.host.empty(); }); }))
-      throw WorldError(WorldError::Kind::Timeout,
-                       names_of_missing() + " did not join the world in time (setting world.timeout)");
-    store->close(deadline);  // the others have closed it before they said Hello
-    control_acceptor_.close();
-    for (const Link& link : unidentified_) link->close();
-    unidentified_.clear();
-    {
-      const std::lock_guard lock(mutex_);
-      present_ = facts_.size() - 1;
-    }
-    leader_.emplace(facts_, LeaderOptions{.max_ahead = options_.max_ahead,
-                                          .max_asked = std::max<std::size_t>(4096, 2 * options_.max_ahead)});
-    for (std::uint16_t process = 1; process < facts_.size(); ++process) links_[process]->send(leader_->welcome());
-    return;
+void WorldSession::lead(Store& store, Time deadline) {
+  const WorldPlace& place = options_.place;
+  const bool one_host = place.local_processes == place.processes;
+  const address at = !place.rendezvous.host.empty() ? interface_towards(place.rendezvous.host)
+                     : one_host                     ? address(boost::asio::ip::address_v4::loopback())
+                                                    : interface_towards(place.host);
+  token_ = random_token();
+  service_.emplace(
+      io_,
+      LeaderServiceOptions{.processes = place.processes,
+                           .run = place.run,
+                           .token = token_,
+                           .max_ahead = options_.max_ahead,
+                           .heartbeat = options_.heartbeat,
+                           .silence = options_.silence,
+                           .identified_within = options_.identified_within,
+                           .own = own_},
+      LeaderService::Handlers{.to_own = [this](Message message) { handle(std::move(message)); },
+                              .own_failed = [this](const std::string& fault) { lose_world(fault); },
+                              .lost = [this](std::uint16_t process, CollectiveError::Kind kind,
+                                             const std::string& text) { note_lost(process, kind, text); }});
+  service_->listen(at);
+  listen_for_data(at);
+  service_->set_own(own_facts());
+  const auto endpoint = service_->endpoint();
+  store.set(leader_key,
+            bytes_of(fmt::format("{} {} {}", endpoint.address().to_string(), endpoint.port(), to_hexadecimal(token_))),
+            deadline);
+  if (!run_until(deadline, [this] { return service_->is_complete(); }))
+    throw WorldError(WorldError::Kind::Timeout,
+                     service_->names_of_missing() + " did not join the world in time (setting world.timeout)");
+  store.close(deadline);  // the others have closed it before they said Hello
+  facts_ = service_->facts();
+  service_->start();
+}
+
+void WorldSession::follow(Store* store, Time deadline) {
+  LeaderAddress leader{
+      .host = options_.place.rendezvous.host, .port = options_.place.rendezvous.port, .token = options_.place.token};
+  if (store != nullptr) {
+    leader = parse_leader(store->get(leader_key, deadline));
+    store->close(deadline);
   }
-  const LeaderAddress leader = parse_leader(store->get(leader_key, deadline));
-  store->close(deadline);
   token_ = leader.token;
   connect_to_leader(leader.host, leader.port, deadline);
   error_code ignored;
-  listen(to_leader_->socket().local_endpoint(ignored).address());
+  listen_for_data(to_leader_->socket().local_endpoint(ignored).address());
   facts_[own_] = own_facts();
   to_leader_->send(Hello{.token = token_,
                          .library = COX_VERSION,
@@ -188,29 +205,12 @@ void WorldSession::find_leader(Store* store, Time deadline) {
                          .process = own_,
                          .processes = options_.place.processes,
                          .facts = facts_[own_]});
-  to_leader_->start({.received =
-                         [this](Message message) {
-                           if (auto* const welcome = std::get_if<Welcome>(&message)) {
-                             if (welcome->processes.size() != facts_.size()) {
-                               refused_ = "the leader has another number of processes";
-                               return;
-                             }
-                             facts_ = std::move(welcome->processes);
-                             max_ahead_ = static_cast<std::size_t>(welcome->max_ahead);
-                             is_welcome_ = true;
-                           } else if (const auto* const rejected = std::get_if<Rejected>(&message)) {
-                             refused_ = rejected->text;
-                           } else if (const auto* const gone = std::get_if<Gone>(&message)) {
-                             refused_ = gone->text;
-                           } else {
-                             early_.push_back(std::move(message));
-                           }
-                         },
+  to_leader_->start({.received = [this](Message message) { receive_before_start(std::move(message)); },
                      .ended =
                          [this](const std::string& why) {
                            if (!refused_.empty()) return;
                            has_lost_leader_ = true;
-                           refused_ = "the connection to the process that leads the world has ended: " + why;
+                           refused_ = "the connection to " + name_of_leader() + " has ended: " + why;
                          }});
   if (!run_until(deadline, [this] { return is_welcome_ || !refused_.empty(); }))
     throw WorldError(WorldError::Kind::Timeout,
@@ -220,101 +220,52 @@ void WorldSession::find_leader(Store* store, Time deadline) {
     throw WorldError(WorldError::Kind::Refused, fmt::format("process {} was refused: {}", own_, refused_));
 }
 
-void WorldSession::listen(const address& at) {
-  const auto open = [&](Tcp::acceptor& acceptor) {
-    acceptor.open(at.is_v6() ? Tcp::v6() : Tcp::v4());
-    acceptor.bind(Tcp::endpoint(at, 0));
-    acceptor.listen();
-  };
+void WorldSession::receive_before_start(Message message) {
+  if (auto* const welcome = std::get_if<Welcome>(&message)) {
+    if (welcome->processes.size() != facts_.size()) {
+      refused_ = "the leader has another number of processes";
+      return;
+    }
+    const ProcessFacts own = facts_[own_];
+    facts_ = std::move(welcome->processes);
+    // To a successor, its predecessor is absent. So may others be.
+    is_successor_ = facts_[own_].host.empty();
+    facts_[own_] = own;
+    for (std::uint16_t process = 0; process < facts_.size(); ++process)
+      if (facts_[process].host.empty())
+        note_lost(process, CollectiveError::Kind::ProcessGone, name_of_process(process) + " is gone");
+    max_ahead_ = static_cast<std::size_t>(welcome->max_ahead);
+    is_welcome_ = true;
+  } else if (const auto* const rejected = std::get_if<Rejected>(&message)) {
+    refused_ = rejected->text;
+  } else if (const auto* const gone = std::get_if<Gone>(&message)) {
+    if (!is_successor_)
+      refused_ = gone->text;
+    else if (gone->process < facts_.size())
+      note_lost(gone->process, gone->kind, gone->text);
+  } else {
+    early_.push_back(std::move(message));
+  }
+}
+
+void WorldSession::listen_for_data(const address& at) {
   try {
-    if (own_ == 0) open(control_acceptor_);
-    open(data_acceptor_);
+    data_acceptor_.open(at.is_v6() ? Tcp::v6() : Tcp::v4());
+    data_acceptor_.bind(Tcp::endpoint(at, 0));
+    data_acceptor_.listen();
   } catch (const boost::system::system_error& error) {
     throw WorldError(WorldError::Kind::Unreachable, "cannot listen on " + at.to_string() + ": " + error.what());
   }
 }
 
-void WorldSession::accept_control() {
-  control_acceptor_.async_accept([this](const error_code& failed, Tcp::socket socket) {
-    if (!control_acceptor_.is_open()) return;
-    if (!failed && unidentified_.size() < most_unidentified) {
-      const auto link = std::make_shared<ControlLink>(std::move(socket), most_hello);
-      unidentified_.insert(link);
-      const std::weak_ptr<ControlLink> weak = link;
-      const auto timer = std::make_shared<boost::asio::steady_timer>(io_, options_.identified_within);
-      timer->async_wait([this, weak, timer](const error_code&) {
-        const Link silent = weak.lock();
-        if (silent && unidentified_.erase(silent) != 0) silent->close();
-      });
-      link->start({.received =
-                       [this, weak](Message message) {
-                         if (const Link sender = weak.lock()) receive_hello(sender, std::move(message));
-                       },
-                   .ended =
-                       [this, weak](const std::string&) {
-                         if (const Link sender = weak.lock()) unidentified_.erase(sender);
-                       }});
-    }
-    accept_again(failed, &WorldSession::accept_control);
-  });
-}
-
-// A lack of descriptors, for example, lasts for a while: without the pause, the loop would fail again at once.
-void WorldSession::accept_again(const error_code& failed, void (WorldSession::*accept)()) {
-  if (!failed) return (this->*accept)();
-  const auto timer = std::make_shared<boost::asio::steady_timer>(io_, accept_again_after);
-  timer->async_wait([this, timer, accept](const error_code&) { (this->*accept)(); });
-}
-
-void WorldSession::receive_hello(const Link& link, Message message) {
-  unidentified_.erase(link);
-  const auto* const hello = std::get_if<Hello>(&message);
-  if (hello == nullptr) return link->close();  // another program
-  const std::string objection = objection_to(*hello);
-  if (!objection.empty()) {
-    link->send(Rejected{.text = objection});
-    return link->close();
-  }
-  facts_[hello->process] = hello->facts;
-  links_[hello->process] = link;
-  link->restart(
-      {.received = [this, process = hello->process](Message next) { handle_as_leader(process, std::move(next)); },
-       .ended =
-           [this, process = hello->process](const std::string& why) {
-             if (leader_)
-               return lose_process(process, CollectiveError::Kind::ProcessGone, "its connection has ended: " + why);
-             facts_[process] = {};  // it may try again
-             links_[process] = nullptr;
-           }});
-}
-
-std::string WorldSession::objection_to(const Hello& hello) const {
-  if (hello.protocol != protocol_version)
-    return fmt::format("its protocol is version {}, that of process 0 is version {}", hello.protocol, protocol_version);
-  if (!tokens_equal(hello.token, token_)) return "its token is not that of this world";
-  if (hello.library != COX_VERSION)
-    return fmt::format("it uses version {} of the library, process 0 uses {}", hello.library, COX_VERSION);
-  if (hello.run != options_.place.run)
-    return fmt::format("it belongs to run '{}', process 0 to run '{}'", hello.run, options_.place.run);
-  if (hello.processes != facts_.size())
-    return fmt::format("it expects {} processes, process 0 expects {}", hello.processes, facts_.size());
-  if (hello.process == 0 || hello.process >= facts_.size()) return fmt::format("there is no process {}", hello.process);
-  if (!facts_[hello.process].host.empty())
-    return fmt::format("process {} has joined already: {}, pid {}", hello.process, facts_[hello.process].host,
-                       facts_[hello.process].pid);
-  if (hello.facts.host.empty()) return "it has no host name";
-  return {};
-}
-
-std::string WorldSession::names_of_missing() const {
-  std::string names;
-  for (std::size_t process = 0; process < facts_.size(); ++process)
-    if (facts_[process].host.empty()) names += fmt::format("{}process {}", names.empty() ? "" : ", ", process);
-  return names;
-}
-
 void WorldSession::connect_to_leader(const std::string& host, std::uint16_t port, Time deadline) {
-  const Tcp::endpoint endpoint(boost::asio::ip::make_address(host), port);
+  Tcp::resolver resolver(io_);
+  error_code unknown;
+  const auto found = resolver.resolve(host, std::to_string(port), unknown);
+  if (unknown)
+    throw WorldError(WorldError::Kind::Unreachable,
+                     fmt::format("the address of the leader, '{}', is not known: {}", host, unknown.message()));
+  const Tcp::endpoint endpoint = *found.begin();
   Tcp::socket socket(io_);
   error_code error = boost::asio::error::would_block;
   socket.async_connect(endpoint, [&error](const error_code& result) { error = result; });
@@ -325,77 +276,89 @@ void WorldSession::connect_to_leader(const std::string& host, std::uint16_t port
     static_cast<void>(run_until(Time::max(), [&] { return error != boost::asio::error::would_block; }));
     throw WorldError(
         WorldError::Kind::Unreachable,
-        fmt::format("the process that leads the world cannot be reached at {}:{}: {}", host, port, error.message()));
+        fmt::format("the leader of the world cannot be reached at {}:{}: {}", host, port, error.message()));
   }
   to_leader_ = std::make_shared<ControlLink>(std::move(socket));
 }
 
-// Connects to the processes with lower numbers, and accepts those with higher ones.
+// Connects to the processes with lower numbers, and accepts those with higher ones. A successor connects to all.
 void WorldSession::connect_data(Time deadline) {
   accept_data();
+  running_since_ = steady_clock::now();
   send_heartbeats_while_joining();
-  for (std::uint16_t process = 0; process < own_; ++process) {
-    const ProcessFacts& facts = facts_[process];
-    const auto socket = std::make_shared<Tcp::socket>(io_);
-    error_code ignored;
-    const auto at = boost::asio::ip::make_address(facts.data_address, ignored);
-    socket->async_connect(Tcp::endpoint(at, facts.data_port), [this, socket, process](const error_code& error) {
-      if (error) {
-        refused_ = fmt::format("{} cannot be reached: {}", name_of_process(process), error.message());
-        return;
-      }
-      const auto hello = std::make_shared<std::vector<std::byte>>(
-          frame_of(DataHello{.token = token_, .process = own_, .restart = options_.place.restart}));
-      boost::asio::async_write(*socket, boost::asio::buffer(*hello),
-                               [this, socket, process, hello](const error_code& failed, std::size_t) {
-                                 if (failed)
-                                   refused_ = name_of_process(process) + " cannot be reached: " + failed.message();
-                                 else
-                                   exchange_.add(process, std::make_shared<DataLink>(std::move(*socket)));
-                               });
-    });
-  }
-  const auto all = [this] {
-    for (std::uint16_t process = 0; process < facts_.size(); ++process)
-      if (process != own_ && !exchange_.has(process)) return false;
-    return true;
-  };
-  const bool done = run_until(deadline, [&] {
-    if (const auto gone = std::ranges::find(is_gone_, true); gone != is_gone_.end() && refused_.empty())
-      refused_ = name_of_process(static_cast<std::uint16_t>(gone - is_gone_.begin())) + " is gone";
-    return all() || !refused_.empty();
-  });
-  if (!refused_.empty()) throw WorldError(WorldError::Kind::Unreachable, refused_);
-  if (!done) {
+  for (std::uint16_t process = 0; process < facts_.size(); ++process)
+    if (process < own_ || (process > own_ && is_successor_))
+      if (!is_gone_[process]) connect_data_to(process);
+  const auto missing = [this] {
     std::string names;
     for (std::uint16_t process = 0; process < facts_.size(); ++process)
-      if (process != own_ && !exchange_.has(process)) names += (names.empty() ? "" : ", ") + name_of_process(process);
-    throw WorldError(WorldError::Kind::Timeout, "no connection to " + names + " in time (setting world.timeout)");
-  }
-  data_acceptor_.close();
-  if (own_ != 0) {
-    const Link& link = to_leader_;
-    link->restart({.received =
-                       [this](Message message) {
-                         if (is_running_)
-                           handle(std::move(message));
-                         else
-                           early_.push_back(std::move(message));  // join() has not returned
-                       },
-                   .ended =
-                       [this](const std::string& why) {
-                         lose_world("the connection to " + name_of_process(0) +
-                                    ", which leads the world, has ended: " + why);
-                       }});
-  }
+      if (process != own_ && !exchange_.has(process) && !(is_successor_ && is_gone_[process]))
+        names += (names.empty() ? "" : ", ") + name_of_process(process);
+    return names;
+  };
+  const bool done = run_until(deadline, [&] {
+    if (const auto gone = std::ranges::find(is_gone_, true);
+        gone != is_gone_.end() && !is_successor_ && refused_.empty())
+      refused_ = name_of_process(static_cast<std::uint16_t>(gone - is_gone_.begin())) + " is gone";
+    return missing().empty() || !refused_.empty();
+  });
+  if (!refused_.empty()) throw WorldError(WorldError::Kind::Unreachable, refused_);
+  if (!done)
+    throw WorldError(WorldError::Kind::Timeout, "no connection to " + missing() + " in time (setting world.timeout)");
+  // Successors connect later.
+  if (options_.place.rendezvous.kind != Rendezvous::Kind::Leader) data_acceptor_.close();
+  if (leads_) return;
+  to_leader_->restart({.received =
+                           [this](Message message) {
+                             if (is_running_)
+                               handle(std::move(message));
+                             else
+                               early_.push_back(std::move(message));  // join() has not returned
+                           },
+                       .ended =
+                           [this](const std::string& why) {
+                             lose_world("the connection to " + name_of_leader() + " has ended: " + why);
+                           }});
+  if (is_successor_) to_leader_->send(Connected{});
+}
+
+// The other process answers, so that a successor knows that it is known before the leader announces it.
+void WorldSession::connect_data_to(std::uint16_t process) {
+  const ProcessFacts& facts = facts_[process];
+  const auto socket = std::make_shared<Tcp::socket>(io_);
+  const auto frame = std::make_shared<std::vector<std::byte>>(
+      frame_of(DataHello{.token = token_, .process = own_, .restart = options_.place.restart}));
+  const auto fail = [this, process](const error_code& error) {
+    if (is_successor_) return;  // the leader tells if the process is gone
+    refused_ = fmt::format("{} cannot be reached: {}", name_of_process(process), error.message());
+  };
+  error_code ignored;
+  const auto at = boost::asio::ip::make_address(facts.data_address, ignored);
+  socket->async_connect(
+      Tcp::endpoint(at, facts.data_port), [this, socket, frame, fail, process](const error_code& error) {
+        if (error) return fail(error);
+        boost::asio::async_write(*socket, boost::asio::buffer(*frame),
+                                 [this, socket, frame, fail, process](const error_code& unsent, std::size_t) {
+                                   if (unsent) return fail(unsent);
+                                   boost::asio::async_read(
+                                       *socket, boost::asio::buffer(*frame),
+                                       [this, socket, frame, fail, process](const error_code& unheard, std::size_t) {
+                                         if (unheard) return fail(unheard);
+                                         exchange_.add(process, std::make_shared<DataLink>(std::move(*socket)));
+                                       });
+                                 });
+      });
 }
 
 void WorldSession::accept_data() {
   data_acceptor_.async_accept([this](const error_code& failed, Tcp::socket accepted) {
     if (!data_acceptor_.is_open()) return;
-    if (!failed && unidentified_data_ < most_unidentified)
+    if (!failed && unidentified_ < most_unidentified)
       receive_data_hello(std::make_shared<Tcp::socket>(std::move(accepted)));
-    accept_again(failed, &WorldSession::accept_data);
+    if (!failed) return accept_data();
+    // A lack of descriptors, for example, lasts for a while: without the pause, this would fail again at once.
+    const auto timer = std::make_shared<boost::asio::steady_timer>(io_, accept_again_after);
+    timer->async_wait([this, timer](const error_code&) { accept_data(); });
   });
 }
 
@@ -408,21 +371,32 @@ void WorldSession::receive_data_hello(const std::shared_ptr<Tcp::socket>& socket
     error_code ignored;
     if (const auto silent = weak.lock(); silent && !cancelled) silent->close(ignored);
   });
-  ++unidentified_data_;
+  ++unidentified_;
   boost::asio::async_read(
       *socket, boost::asio::buffer(*frame), [this, socket, frame, timer](const error_code& error, std::size_t) {
-        --unidentified_data_;
+        --unidentified_;
         timer->cancel();
         if (error || !data_acceptor_.is_open()) return;
         try {
-          const Message message = decode(std::span(*frame).subspan(4));
+          const Message message = decode(std::span(*frame).subspan(length_bytes));
           const auto* const hello = std::get_if<DataHello>(&message);
-          if (hello == nullptr || !tokens_equal(hello->token, token_)) return;
-          if (hello->process <= own_ || hello->process >= facts_.size() || exchange_.has(hello->process)) return;
-          exchange_.add(hello->process, std::make_shared<DataLink>(std::move(*socket)));
+          if (hello != nullptr && tokens_equal(hello->token, token_) && hello->process < facts_.size())
+            accept_data_of(*hello, std::move(*socket));
         } catch (const MalformedMessage&) {  // another program
         }
       });
+}
+
+void WorldSession::accept_data_of(const DataHello& hello, Tcp::socket socket) {
+  const bool is_first = !is_running_ && hello.process > own_ && !exchange_.has(hello.process) && !is_successor_;
+  const bool is_of_successor = !is_first && hello.process != own_ && hello.restart > facts_[hello.process].restart;
+  if (!is_first && !is_of_successor) return;
+  const auto link = std::make_shared<DataLink>(std::move(socket));
+  static_cast<void>(link->queue().push(
+      {.head = frame_of(DataHello{.token = token_, .process = own_, .restart = options_.place.restart})}));
+  if (is_first) return exchange_.add(hello.process, link);
+  if (const auto former = of_successors_.extract(hello.process)) former.mapped()->close();
+  of_successors_.emplace(hello.process, link);
 }
 
 }  // namespace cox::detail::world

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 extern char** environ;
@@ -22,11 +23,10 @@ namespace cox::test {
 /// The processes of a world: this program again, with other arguments. Each writes into a file of its own.
 class WorldProcesses {
  public:
-  /// `arguments`: of all processes.
-  WorldProcesses(std::size_t processes, const std::vector<std::string>& arguments,
-                 const std::vector<std::string>& variables = {}) {
-    for (std::size_t process = 0; process < processes; ++process)
-      pids_.push_back(start(process, processes, arguments, variables));
+  /// `arguments`: of all processes. `variables` ("NAME=VALUE") come before those that are set here.
+  WorldProcesses(std::size_t processes, std::vector<std::string> arguments, std::vector<std::string> variables = {})
+      : arguments_(std::move(arguments)), variables_(std::move(variables)) {
+    for (std::size_t process = 0; process < processes; ++process) pids_.push_back(start(process, processes, {}));
   }
   WorldProcesses(const WorldProcesses&) = delete;
   WorldProcesses& operator=(const WorldProcesses&) = delete;
@@ -46,6 +46,10 @@ class WorldProcesses {
     statuses_.resize(pids_.size());
     return statuses_[process] = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
+  /// Starts a process again, which has ended, with one more variable. What it prints follows what it has printed.
+  void start_again(std::size_t process, const std::string& variable) {
+    pids_[process] = start(process, pids_.size(), {variable});
+  }
   void kill(std::size_t process, int signal) const { ::kill(pids_[process], signal); }
   [[nodiscard]] std::string output(std::size_t process) const {
     std::ifstream file(output_file(process));
@@ -58,9 +62,9 @@ class WorldProcesses {
     return folder_.path() / ("output" + std::to_string(process));
   }
 
-  pid_t start(std::size_t process, std::size_t processes, const std::vector<std::string>& arguments,
-              const std::vector<std::string>& more) const {
-    std::vector<std::string> variables;
+  pid_t start(std::size_t process, std::size_t processes, const std::vector<std::string>& more) const {
+    std::vector<std::string> variables = more;
+    variables.insert(variables.end(), variables_.begin(), variables_.end());
     for (char** variable = environ; *variable != nullptr; ++variable)
       if (!std::string(*variable).starts_with("COX_WORLD")) variables.emplace_back(*variable);
     if (processes > 1) {
@@ -71,9 +75,8 @@ class WorldProcesses {
       variables.push_back("COX_WORLD_LOCAL_PROCESS=" + std::to_string(process));
       variables.push_back("COX_WORLD_LOCAL_PROCESSES=" + std::to_string(processes));
     }
-    variables.insert(variables.end(), more.begin(), more.end());
     std::vector<std::string> words{"program"};
-    words.insert(words.end(), arguments.begin(), arguments.end());
+    words.insert(words.end(), arguments_.begin(), arguments_.end());
     const auto pointers = [](std::vector<std::string>& texts) {
       std::vector<char*> all;
       for (std::string& text : texts) all.push_back(text.data());
@@ -83,7 +86,7 @@ class WorldProcesses {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output_file(process).c_str(),
-                                     O_CREAT | O_TRUNC | O_WRONLY | O_APPEND, 0600);
+                                     O_CREAT | O_WRONLY | O_APPEND, 0600);
     posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
     pid_t pid = -1;
     std::vector<char*> argv = pointers(words);
@@ -94,6 +97,8 @@ class WorldProcesses {
   }
 
   TemporaryFolder folder_;
+  std::vector<std::string> arguments_;
+  std::vector<std::string> variables_;
   std::vector<pid_t> pids_;
   std::vector<int> statuses_;
 };

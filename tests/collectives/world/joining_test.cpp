@@ -1,20 +1,64 @@
-#include <coxswain/tests/collectives/world/session_member.hpp>
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_folder.hpp>
 
+#include <coxswain/collectives/discovery/rendezvous.hpp>
+#include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
+#include <coxswain/collectives/world/world_leader.hpp>
+#include <coxswain/collectives/world/world_session.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 
 using namespace cox;
 using namespace std::chrono_literals;
 using namespace cox::test;
 using Catch::Matchers::ContainsSubstring;
+using cox::detail::world::WorldSession;
+
+namespace {
+
+/// A process of a world whose processes are threads of the test.
+struct Member {
+  Sequencer sequencer{{}};
+  WorldSession session;
+  Member(const TemporaryFolder& folder, std::uint16_t process, std::uint16_t processes,
+         std::chrono::nanoseconds timeout = 60s, const std::string& run = "test")
+      : session({.place = {.process = process,
+                           .processes = processes,
+                           .local_process = process,
+                           .local_processes = processes,
+                           .run = run,
+                           .host = "here",
+                           .rendezvous = {.kind = Rendezvous::Kind::Folder, .folder = folder.path().string()},
+                           .timeout = timeout},
+                 .devices = {{0, process}}},
+                sequencer) {}
+  /// A process of a world of two whose leader is `leader`.
+  Member(const WorldLeader& leader, std::uint16_t process, std::uint32_t restart, std::uint16_t device = 0)
+      : session({.place = {.process = process,
+                           .processes = 2,
+                           .run = "test",
+                           .restart = restart,
+                           .host = "here",
+                           .rendezvous = parse_rendezvous(leader.address(), "the leader"),
+                           .token = token,
+                           .timeout = 60s},
+                 .devices = {{0, device}}},
+                sequencer) {}
+  void leave() { session.leave(std::chrono::steady_clock::now() + 60s); }
+
+  static constexpr cox::detail::WorldToken token{std::byte{7}};
+};
+
+}  // namespace
 
 TEST_CASE("Processes that join know each other's devices") {
   const TemporaryFolder folder;
@@ -28,14 +72,14 @@ TEST_CASE("Processes that join know each other's devices") {
     CHECK(member->session.processes()[1].host == "here");
     CHECK(member->session.processes()[1].devices == std::vector{DeviceId{0, 1, 2}});
   }
-  second.leave();
-  first.leave();
+  second.session.leave(std::chrono::steady_clock::now() + 60s);
+  first.session.leave(std::chrono::steady_clock::now() + 60s);
 }
 
 TEST_CASE("A process that does not come is named at the deadline") {
   const TemporaryFolder folder;
-  Member first(folder, 0, 3, {.timeout = 500ms});
-  Member second(folder, 1, 3, {.timeout = 500ms});
+  Member first(folder, 0, 3, 500ms);
+  Member second(folder, 1, 3, 500ms);
   auto joined = std::async(std::launch::async, [&] { second.session.join(); });
   const std::string text = message_of([&] { first.session.join(); });
   CHECK_THAT(text, ContainsSubstring("process 2"));
@@ -47,12 +91,67 @@ TEST_CASE("A process that has another number of processes is refused, and the wo
   const TemporaryFolder folder;
   Member first(folder, 0, 2);
   auto joined = std::async(std::launch::async, [&] { first.session.join(); });
-  Member wrong(folder, 1, 3, {.timeout = 20s});
+  Member wrong(folder, 1, 3, 20s);
   CHECK(kind_of<WorldError>([&] { wrong.session.join(); }) == WorldError::Kind::Refused);
   CHECK(joined.wait_for(0s) == std::future_status::timeout);
   Member right(folder, 1, 2);
   right.session.join();
   joined.get();
-  right.leave();
+  right.session.leave(std::chrono::steady_clock::now() + 60s);
+  first.session.leave(std::chrono::steady_clock::now() + 60s);
+}
+
+TEST_CASE("L16: under a leader of its own a process that is gone gets a successor", "[world]") {
+  const WorldLeader leader({.processes = 2, .run = "test", .token = Member::token});
+  Member first(leader, 0, 0);
+  auto second = std::make_unique<Member>(leader, 1, 0);
+  auto joined = std::async(std::launch::async, [&] { first.session.join(); });
+  second->session.join();
+  joined.get();
+  CHECK(first.session.wait_until_complete(std::chrono::steady_clock::now() + 60s));
+  CHECK_THAT(leader.describe(), ContainsSubstring("a world of 2 processes, 0 operations") &&
+                                    ContainsSubstring("process 1 (here, pid ") && ContainsSubstring(": p1/") &&
+                                    ContainsSubstring("heard 0.") && !ContainsSubstring("gone"));
+  const auto refusal_of = [&](std::uint32_t restart, std::uint16_t device) {
+    Member other(leader, 1, restart, device);
+    return message_of([&] { other.session.join(); });
+  };
+  CHECK_THAT(refusal_of(0, 0), ContainsSubstring("process 1 has joined already"));
+  CHECK_THAT(refusal_of(1, 1), ContainsSubstring("other devices"));
+  second->leave();
+  second.reset();
+  // It is known to be gone when that has been reported.
+  while (first.session.wait_until_complete(std::chrono::steady_clock::now())) std::this_thread::yield();
+  CHECK_THAT(refusal_of(0, 0), ContainsSubstring("process 1 has joined already"));  // no restart of it
+  CHECK_THAT(leader.describe(), ContainsSubstring(", is gone"));
+  Member successor(leader, 1, 1);
+  successor.session.join();
+  CHECK(first.session.wait_until_complete(std::chrono::steady_clock::now() + 60s));
+  CHECK(successor.session.wait_until_complete(std::chrono::steady_clock::now() + 60s));
+  CHECK(first.session.processes()[1].restart == 1);
+  CHECK_THAT(leader.describe(), ContainsSubstring(", restart 1") && !ContainsSubstring("gone"));
+  successor.leave();
+  first.leave();
+}
+
+TEST_CASE("The leader of a world accepts no process with another token, and its end is the world's", "[world]") {
+  auto leader = std::make_unique<WorldLeader>(
+      WorldLeaderOptions{.processes = 2, .run = "test", .token = cox::detail::WorldToken{std::byte{8}}});
+  CHECK_THAT(leader->describe(), ContainsSubstring("0 have joined") && ContainsSubstring("process 1: has not joined"));
+  Member stranger(*leader, 0, 0);
+  CHECK_THAT(message_of([&] { stranger.session.join(); }), ContainsSubstring("token"));
+  leader = std::make_unique<WorldLeader>(WorldLeaderOptions{.processes = 2, .run = "test", .token = Member::token});
+  Member first(*leader, 0, 0);
+  Member second(*leader, 1, 0);
+  auto joined = std::async(std::launch::async, [&] { first.session.join(); });
+  second.session.join();
+  joined.get();
+  leader.reset();
+  CHECK(kind_of<CollectiveError>([&] {
+          static_cast<void>(first.session.wait_until_complete(std::chrono::steady_clock::now() + 60s));
+          // A world that is complete returns at once, until the end of the leader has been noticed.
+          while (true) static_cast<void>(first.session.wait_until_complete(std::chrono::steady_clock::now()));
+        }) == CollectiveError::Kind::WorldGone);
+  second.leave();
   first.leave();
 }

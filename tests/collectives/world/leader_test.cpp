@@ -409,14 +409,14 @@ TEST_CASE("L16: when a process is gone all instances with it break, for all memb
     CHECK(broken.process == 1);
     CHECK_THAT(broken.text, ContainsSubstring("process 1 (node1, pid 101) is gone"));
   }
-  CHECK(bench.leader.welcome().processes[1] == ProcessFacts{});
+  CHECK(bench.leader.welcome().processes[1].host.empty());
   bench.joined(1);
   CHECK(bench.leader.welcome().processes[1].host == "spare");
   const auto learned = bench.next<Broken>(1);
   CHECK(learned.devices == group({0, 1, 2}));
   CHECK(learned.epoch == 2);
   CHECK(learned.process == 1);
-  for (const std::uint16_t process : these(0, 2, 3)) CHECK(bench.next<Joined>(process).facts.restart == 1);
+  for (const std::uint16_t process : these(0, 1, 2, 3)) CHECK(bench.next<Joined>(process).facts.restart == 1);
   CHECK(bench.has_nothing());
   for (const std::uint16_t process : these(0, 1, 2)) bench.open(process, 4, group({0, 1, 2}), 3);
   for (const std::uint16_t process : these(0, 1, 2)) bench.ask(process, 4, 1);
@@ -525,4 +525,45 @@ TEST_CASE("A process that misses too many refused operations breaks the instance
     CHECK(broken.ends.empty());
     CHECK_THAT(broken.text, ContainsSubstring("process 2 (node2, pid 102) is 8 operations behind"));
   }
+}
+
+TEST_CASE("What the leader reports: who is there, what is in flight, and who holds back which operation", "[leader]") {
+  LeaderBench bench(3, {.max_ahead = 2});
+  const auto pair = group({0, 1});
+  const auto all = group({0, 1, 2});
+  for (const std::uint16_t process : these(0, 1)) bench.open(process, 1, pair);
+  for (const std::uint16_t process : these(0, 1, 2)) bench.open(process, 2, all);
+  for (const std::uint16_t process : these(0, 1)) bench.ask(process, 1, 1);
+  bench.ask(0, 2, 1);
+  bench.ask(0, 1, 2, {{2, 1}});
+  bench.ask(1, 1, 2);
+  LeaderReport report = bench.leader.report();
+  CHECK(report.released == 1);
+  REQUIRE(report.processes.size() == 3);
+  CHECK(report.processes[0].facts.host == "node0");
+  CHECK(report.processes[0].in_flight == 1);
+  CHECK(report.processes[2].in_flight == 0);
+  for (const LeaderReport::Process& each : report.processes) CHECK(each.is_awaited);
+  REQUIRE(report.operations.size() == 2);
+  for (const auto& operation : report.operations) {
+    CHECK(operation.missing == std::vector<std::uint16_t>{1, 2});
+    CHECK_FALSE(operation.is_behind);
+    const bool is_held = operation.name.starts_with("operation 2 of {p0/host:0, p1/host:0}");
+    CHECK((operation.waits_for.empty() ? !is_held : is_held));
+    if (is_held) CHECK_THAT(operation.waits_for, ContainsSubstring("operation 1 of {p0/host:0, p1/host:0, p2/host:0}"));
+  }
+  // A process that has not completed what was released before.
+  bench.ask(1, 2, 1);
+  bench.ask(2, 2, 1);
+  for (const std::uint16_t process : these(0, 1)) bench.ask(process, 1, 3);
+  bench.send(0, Progress{.number = 1, .completed = 2});
+  report = bench.leader.report();
+  CHECK(report.released == 3);
+  CHECK(report.processes[0].in_flight == 1);
+  CHECK(report.processes[1].in_flight == 3);
+  REQUIRE(report.operations.size() == 1);
+  CHECK(report.operations[0].missing == std::vector<std::uint16_t>{1});
+  CHECK(report.operations[0].is_behind);
+  bench.gone(1);
+  CHECK_FALSE(bench.leader.report().processes[1].is_present);
 }

@@ -125,8 +125,8 @@ double process_seconds() {
 /// Processes 0 and 2 of a world of three, of which process 1 does not keep to the protocol.
 struct WorldOfThree {
   TemporaryFolder folder;
-  Member first{folder, 0, 3};
-  Member last{folder, 2, 3};
+  SessionMember first{folder, 0, 3};
+  SessionMember last{folder, 2, 3};
   std::future<void> first_joined = std::async(std::launch::async, [this] { first.session.join(); });
   RawProcess raw{folder, 1, 3};
   std::optional<RawConnection> data_of_last;
@@ -135,7 +135,9 @@ struct WorldOfThree {
     auto last_joined = std::async(std::launch::async, [this] { last.session.join(); });
     raw.listen();
     raw.join();
-    data_of_last.emplace(raw.accept());  // process 2 connects to process 1
+    data_of_last.emplace(raw.accept());  // process 2 connects to process 1, and waits for the answer
+    static_cast<void>(data_of_last->receive());
+    data_of_last->send(raw.data_hello());
     last_joined.get();
     first_joined.get();
   }
@@ -155,7 +157,7 @@ struct WorldOfThree {
 TEST_CASE("A connection whose first message is not a Hello ends alone, and the world starts") {
   Random random(1);
   const TemporaryFolder folder;
-  Member first(folder, 0, 2, {.identified_within = 200ms});
+  SessionMember first(folder, 0, 2, {.identified_within = 200ms});
   auto joined = std::async(std::launch::async, [&] { first.session.join(); });
   const RawProcess raw(folder, 1, 2);
   std::vector<RawConnection> connections;
@@ -165,7 +167,7 @@ TEST_CASE("A connection whose first message is not a Hello ends alone, and the w
   }
   for (RawConnection& connection : connections) CHECK(connection.is_closed_by_other());
   CHECK(joined.wait_for(0s) == std::future_status::timeout);
-  Member second(folder, 1, 2);
+  SessionMember second(folder, 1, 2);
   second.session.join();
   joined.get();
   CHECK(first.session.processes()[1].host == "here");
@@ -176,7 +178,7 @@ TEST_CASE("A connection whose first message is not a Hello ends alone, and the w
 TEST_CASE("A process that sends something else after its Hello, before the start, may join again") {
   Random random(2);
   const TemporaryFolder folder;
-  Member first(folder, 0, 3);
+  SessionMember first(folder, 0, 3);
   auto joined = std::async(std::launch::async, [&] { first.session.join(); });
   const RawProcess raw(folder, 1, 3);
   for (const Bytes& bytes : {length_prefix(0), length_prefix(0x7fff'ffffU), framed(Bytes(10, std::byte{99})),
@@ -187,8 +189,8 @@ TEST_CASE("A process that sends something else after its Hello, before the start
     connection.end_sending();
     CHECK(connection.is_closed_by_other());
   }
-  Member second(folder, 1, 3);
-  Member third(folder, 2, 3);
+  SessionMember second(folder, 1, 3);
+  SessionMember third(folder, 2, 3);
   auto also = std::async(std::launch::async, [&] { second.session.join(); });
   third.session.join();
   also.get();
@@ -202,7 +204,7 @@ TEST_CASE("A process that sends something else after its Hello, before the start
 TEST_CASE("A data connection whose first message is wrong ends alone, and the world starts") {
   Random random(3);
   const TemporaryFolder folder;
-  Member first(folder, 0, 2, {.identified_within = 200ms});
+  SessionMember first(folder, 0, 2, {.identified_within = 200ms});
   auto joined = std::async(std::launch::async, [&] { first.session.join(); });
   const RawProcess raw(folder, 1, 2);
   RawConnection control = raw.connect();
@@ -288,7 +290,7 @@ TEST_CASE("A data connection that carries wrong bytes ends, and those between th
 
 TEST_CASE("A process without free descriptors waits for some, and uses no processor for that") {
   const TemporaryFolder folder;
-  Member first(folder, 0, 2);
+  SessionMember first(folder, 0, 2);
   auto joined = std::async(std::launch::async, [&] { first.session.join(); });
   const RawProcess raw(folder, 1, 2);
   RawConnection waiting;

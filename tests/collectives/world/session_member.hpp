@@ -18,12 +18,12 @@ struct MemberOptions {
 };
 
 /// A process of a world whose processes are threads of the test.
-struct Member {
+struct SessionMember {
   Sequencer sequencer{{}};
   detail::world::WorldSession session;
 
-  Member(const TemporaryFolder& folder, std::uint16_t process, std::uint16_t processes,
-         const MemberOptions& options = {})
+  SessionMember(const TemporaryFolder& folder, std::uint16_t process, std::uint16_t processes,
+                const MemberOptions& options = {})
       : session({.place = {.process = process,
                            .processes = processes,
                            .local_process = process,

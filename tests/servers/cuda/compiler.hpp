@@ -10,7 +10,7 @@ namespace cox::test {
 inline const detail::Nvrtc* compiler() {
   const detail::FoundNvrtc& found = detail::find_nvrtc();
   if (found.nvrtc == nullptr) WARN("skipped: " + found.error);
-  return found.nvrtc;
+  return found.nvrtc.get();
 }
 
 /// y[i] = factor * x[i].

@@ -1,0 +1,342 @@
+#include <coxswain/collectives/world/leader_service.hpp>
+
+#include <coxswain/collectives/world/world_error.hpp>
+#include <coxswain/runtime/error/log.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace cox::detail::world {
+namespace {
+
+using boost::asio::ip::address;
+using boost::system::error_code;
+using std::chrono::steady_clock;
+
+constexpr std::size_t most_unidentified = 1024;  // connections that have not said which process they come from
+constexpr std::size_t most_hello = 32'768;       // bytes of a Hello: its devices have at most 24 KiB
+constexpr std::chrono::milliseconds accept_again_after{50};
+constexpr std::chrono::seconds successor_connects_within{30};
+
+}  // namespace
+
+LeaderService::LeaderService(boost::asio::io_context& io, LeaderServiceOptions options, Handlers handlers)
+    : io_(io),
+      options_(std::move(options)),
+      handlers_(std::move(handlers)),
+      facts_(options_.processes),
+      links_(options_.processes),
+      silences_(options_.processes) {}
+
+void LeaderService::listen(const address& address) {
+  try {
+    acceptor_.open(address.is_v6() ? Tcp::v6() : Tcp::v4());
+    acceptor_.bind(Tcp::endpoint(address, 0));
+    acceptor_.listen();
+  } catch (const boost::system::system_error& error) {
+    throw WorldError(WorldError::Kind::Unreachable, "cannot listen on " + address.to_string() + ": " + error.what());
+  }
+  accept();
+}
+
+boost::asio::ip::tcp::endpoint LeaderService::endpoint() const { return acceptor_.local_endpoint(); }
+
+bool LeaderService::is_complete() const noexcept {
+  return std::ranges::none_of(facts_, [](const ProcessFacts& facts) { return facts.host.empty(); });
+}
+
+std::string LeaderService::names_of_missing() const {
+  std::string names;
+  for (std::size_t process = 0; process < facts_.size(); ++process)
+    if (facts_[process].host.empty()) names += fmt::format("{}process {}", names.empty() ? "" : ", ", process);
+  return names;
+}
+
+bool LeaderService::is_present(std::uint16_t process) const noexcept {
+  return leader_ ? leader_->is_present(process) : !facts_[process].host.empty();
+}
+
+std::size_t LeaderService::present() const noexcept {
+  return static_cast<std::size_t>(std::ranges::count_if(links_, [](const Link& link) { return link != nullptr; }));
+}
+
+std::string LeaderService::name(std::uint16_t process) const {
+  const ProcessFacts& facts = facts_[process];
+  if (facts.host.empty()) return fmt::format("process {}", process);
+  return fmt::format("process {} ({}, pid {})", process, facts.host, facts.pid);
+}
+
+void LeaderService::accept() {
+  acceptor_.async_accept([this](const error_code& failed, Tcp::socket socket) {
+    if (!acceptor_.is_open()) return;
+    if (!failed && unidentified_.size() < most_unidentified) {
+      const auto link = std::make_shared<ControlLink>(std::move(socket), most_hello);
+      unidentified_.insert(link);
+      const std::weak_ptr<ControlLink> weak = link;
+      const auto timer = std::make_shared<boost::asio::steady_timer>(io_, options_.identified_within);
+      timer->async_wait([this, weak, timer](const error_code&) {
+        const Link silent = weak.lock();
+        if (silent && unidentified_.erase(silent) != 0) silent->close();
+      });
+      link->start({.received =
+                       [this, weak](Message message) {
+                         if (const Link sender = weak.lock()) receive_hello(sender, std::move(message));
+                       },
+                   .ended =
+                       [this, weak](const std::string&) {
+                         if (const Link sender = weak.lock()) unidentified_.erase(sender);
+                       }});
+    }
+    if (!failed) return accept();
+    // A lack of descriptors, for example, lasts for a while: without the pause, this would fail again at once.
+    const auto timer = std::make_shared<boost::asio::steady_timer>(io_, accept_again_after);
+    timer->async_wait([this, timer](const error_code&) { accept(); });
+  });
+}
+
+void LeaderService::receive_hello(const Link& link, Message message) {
+  unidentified_.erase(link);
+  auto* const hello = std::get_if<Hello>(&message);
+  if (hello == nullptr) return link->close();  // another program
+  const std::string objection = objection_to(*hello);
+  if (!objection.empty()) {
+    link->send(Rejected{.text = objection});
+    return link->close();
+  }
+  const std::uint16_t process = hello->process;
+  if (!leader_) {
+    add(link, std::move(hello->facts), process);
+    if (!options_.own && is_complete()) start();
+    return;
+  }
+  // Its predecessor may have ended a moment ago.
+  if (leader_->is_present(process)) lose(process, Kind::ProcessGone, "it has a successor");
+  link->restart({.received = [](const Message&) {},  // it waits for its Welcome
+                 .ended =
+                     [this, link = link.get()](const std::string&) {
+                       std::erase_if(successors_, [&](const Successor& each) { return each.link.get() == link; });
+                     }});
+  successors_.push_back({.process = process, .link = link, .facts = std::move(hello->facts)});
+  welcome_next_successor();
+}
+
+std::string LeaderService::objection_to(const Hello& hello) const {
+  if (hello.protocol != protocol_version)
+    return fmt::format("its protocol is version {}, that of the leader is version {}", hello.protocol,
+                       protocol_version);
+  if (!tokens_equal(hello.token, options_.token)) return "its token is not that of this world";
+  if (hello.library != COX_VERSION)
+    return fmt::format("it uses version {} of the library, the leader uses {}", hello.library, COX_VERSION);
+  if (hello.run != options_.run)
+    return fmt::format("it belongs to run '{}', the leader to run '{}'", hello.run, options_.run);
+  if (hello.processes != facts_.size())
+    return fmt::format("it expects {} processes, the leader expects {}", hello.processes, facts_.size());
+  if (hello.process >= facts_.size() || hello.process == options_.own)
+    return fmt::format("there is no process {}", hello.process);
+  if (hello.facts.host.empty()) return "it has no host name";
+  const ProcessFacts& known = facts_[hello.process];
+  if (!leader_) {
+    if (!known.host.empty())
+      return fmt::format("process {} has joined already: {}, pid {}", hello.process, known.host, known.pid);
+    return {};
+  }
+  if (options_.own) return "the world has been started";
+  if (hello.facts.restart <= known.restart)
+    return fmt::format("process {} has joined already: {}, pid {}, restart {}", hello.process, known.host, known.pid,
+                       known.restart);
+  if (std::ranges::find(successors_, hello.process, &Successor::process) != successors_.end())
+    return fmt::format("process {} has a successor already", hello.process);
+  if (hello.facts.devices != known.devices)
+    return fmt::format("process {} had other devices before it was restarted", hello.process);
+  return {};
+}
+
+void LeaderService::add(const Link& link, ProcessFacts facts, std::uint16_t process) {
+  facts_[process] = std::move(facts);
+  links_[process] = link;
+  silences_[process] = {};
+  link->restart({.received = [this, process](Message next) { receive(process, std::move(next)); },
+                 .ended =
+                     [this, process](const std::string& why) {
+                       if (leader_) return lose(process, Kind::ProcessGone, "its connection has ended: " + why);
+                       facts_[process] = {};  // it may try again
+                       links_[process] = nullptr;
+                     }});
+}
+
+void LeaderService::start() {
+  leader_.emplace(facts_, LeaderOptions{.max_ahead = options_.max_ahead,
+                                        .max_asked = std::max<std::size_t>(4096, 2 * options_.max_ahead)});
+  if (options_.own) {
+    acceptor_.close();
+    for (const Link& link : unidentified_) link->close();
+    unidentified_.clear();
+  }
+  for (const Link& link : links_)
+    if (link) link->send(leader_->welcome());
+}
+
+// The others connect to it as soon as it connects to them, so one at a time: it must know all of them.
+void LeaderService::welcome_next_successor() {
+  if (successors_.empty() || is_welcomed_) return;
+  is_welcomed_ = true;
+  const Link link = successors_.front().link;
+  link->restart({.received =
+                     [this](const Message& message) {
+                       if (std::holds_alternative<Connected>(message)) complete_successor();
+                     },
+                 .ended =
+                     [this](const std::string&) {
+                       successors_.pop_front();
+                       is_welcomed_ = false;
+                       welcome_next_successor();
+                     }});
+  link->send(leader_->welcome());
+  connecting_.expires_after(successor_connects_within);
+  connecting_.async_wait([this, weak = std::weak_ptr(link)](const error_code& failed) {
+    const Link late = weak.lock();
+    if (failed || !is_welcomed_ || successors_.front().link != late) return;
+    late->close();
+    successors_.pop_front();
+    is_welcomed_ = false;
+    welcome_next_successor();
+  });
+}
+
+void LeaderService::complete_successor() {
+  Successor successor = std::move(successors_.front());
+  successors_.pop_front();
+  is_welcomed_ = false;
+  connecting_.cancel();
+  const std::uint16_t process = successor.process;
+  add(successor.link, successor.facts, process);
+  leader_->joined(process, std::move(successor.facts));
+  cox::log::write(LogSubsystem::Collectives, LogLevel::Info, [&] { return name(process) + " has joined the world"; });
+  send_outgoing();
+  welcome_next_successor();
+}
+
+void LeaderService::receive_own(Message message) { receive(*options_.own, std::move(message)); }
+
+void LeaderService::receive(std::uint16_t process, Message message) {
+  if (std::holds_alternative<Heartbeat>(message) || !leader_) return;
+  const bool is_own = process == options_.own;
+  if (std::holds_alternative<Bye>(message)) {
+    if (!is_own) return lose(process, Kind::ProcessGone, "it has left the world");
+    leader_->gone(process, Kind::ProcessGone, "it has left the world");
+    return send_outgoing();
+  }
+  const Leader::Fault fault = leader_->receive(process, std::move(message), steady_clock::now());
+  if (fault && is_own) return handlers_.own_failed(*fault);
+  if (fault) return lose(process, Kind::ProcessGone, "it sent a message that is not valid: " + *fault);
+  send_outgoing();
+}
+
+void LeaderService::lose(std::uint16_t process, Kind kind, const std::string& text) {
+  const Link link = std::exchange(links_[process], nullptr);
+  if (link == nullptr) return;
+  link->close();
+  const std::string whole = name(process) + " is gone: " + text;
+  cox::log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] { return whole; });
+  leader_->gone(process, kind, text);
+  send_outgoing();
+  if (is_welcomed_)  // it may be connecting to the process
+    successors_.front().link->send(Gone{.process = process, .kind = kind, .text = whole});
+  if (handlers_.lost) handlers_.lost(process, kind, whole);
+}
+
+void LeaderService::send_outgoing() {
+  std::vector<Outgoing> outgoing;
+  for (leader_->take_outgoing(outgoing); !outgoing.empty(); leader_->take_outgoing(outgoing))
+    for (Outgoing& each : outgoing) {
+      if (each.process == options_.own)
+        handlers_.to_own(std::move(each.message));
+      else if (links_[each.process])
+        links_[each.process]->send(each.message);
+    }
+  arm_timer();
+}
+
+void LeaderService::arm_timer() {
+  const auto deadline = leader_->next_deadline();
+  if (!deadline) return;
+  if (timer_.expiry() == *deadline) return;
+  timer_.expires_at(*deadline);
+  timer_.async_wait([this](const error_code& failed) {
+    if (failed) return;
+    leader_->expire(steady_clock::now());
+    timer_.expires_at(Time::max());
+    send_outgoing();
+  });
+}
+
+void LeaderService::send_heartbeats(Time now, Time running_since) {
+  if (!leader_) return;
+  for (std::uint16_t process = 0; process < links_.size(); ++process) {
+    const Link link = links_[process];
+    if (link == nullptr) continue;
+    link->send(Heartbeat{});
+    const Time heard = std::max(link->last_heard(), running_since);
+    if (silences_[process].is_too_long(name(process), heard, leader_->awaits(process), options_.silence, now))
+      lose(process, Kind::ProcessSilent,
+           fmt::format("it has been silent for {:.1f} s (setting world.silence)",
+                       std::chrono::duration<double>(now - link->last_heard()).count()));
+  }
+}
+
+std::string LeaderService::describe(Time now) const {
+  const auto devices_of = [](const ProcessFacts& facts) {
+    std::string text;
+    for (const DeviceId device : facts.devices) text += " " + device.to_string();
+    return text.empty() ? std::string(" no devices") : text;
+  };
+  if (!leader_) {
+    std::string text = fmt::format("a world of {} processes, of which {} have joined\n", facts_.size(), present());
+    for (std::uint16_t process = 0; process < facts_.size(); ++process)
+      text += name(process) + (facts_[process].host.empty() ? ": has not joined" : ":" + devices_of(facts_[process])) +
+              "\n";
+    return text;
+  }
+  const LeaderReport report = leader_->report();
+  std::string text = fmt::format("a world of {} processes, {} operations of several processes released\n",
+                                 facts_.size(), report.released);
+  for (std::uint16_t process = 0; process < facts_.size(); ++process) {
+    const LeaderReport::Process& each = report.processes[process];
+    text += name(process) + ":" + devices_of(each.facts);
+    if (each.facts.restart != 0) text += fmt::format(", restart {}", each.facts.restart);
+    if (!each.is_present)
+      text += ", is gone";
+    else if (const Link& link = links_[process])
+      text += fmt::format(", heard {:.1f} s ago", std::chrono::duration<double>(now - link->last_heard()).count());
+    if (each.in_flight != 0) text += fmt::format(", {} released operations in flight", each.in_flight);
+    if (each.is_awaited) text += ", others wait for it";
+    text += "\n";
+  }
+  for (const LeaderReport::Operation& operation : report.operations) {
+    text += operation.name;
+    if (!operation.waits_for.empty()) text += " waits for " + operation.waits_for;
+    text += ": ";
+    for (std::size_t i = 0; i < operation.missing.size(); ++i)
+      text += (i == 0 ? "" : ", ") + name(operation.missing[i]);
+    text += operation.is_behind             ? " must first complete earlier ones"
+            : operation.missing.size() == 1 ? " has not submitted it"
+            : operation.missing.empty()     ? "about to be released"
+                                            : " have not submitted it";
+    const double left = std::chrono::duration<double>(operation.deadline - now).count();
+    text += left > 0 ? fmt::format(", overdue in {:.1f} s\n", left) : ", overdue\n";
+  }
+  return text;
+}
+
+void LeaderService::close() noexcept {
+  error_code ignored;
+  acceptor_.close(ignored);
+  for (Link& link : links_)
+    if (const Link closed = std::exchange(link, nullptr)) closed->close();
+  for (const Link& link : unidentified_) link->close();
+  for (const Successor& each : successors_) each.link->close();
+}
+
+}  // namespace cox::detail::world

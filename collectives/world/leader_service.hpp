@@ -1,0 +1,125 @@
+#pragma once
+
+#include <coxswain/collectives/leader/leader.hpp>
+#include <coxswain/collectives/leader/world_message.hpp>
+#include <coxswain/collectives/world/control_link.hpp>
+#include <coxswain/collectives/world/silence.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cox::detail::world {
+
+struct LeaderServiceOptions {
+  std::uint16_t processes = 2;
+  std::string run{};
+  Token token{};
+  std::size_t max_ahead = 1024;  ///< see LeaderOptions
+  std::chrono::nanoseconds heartbeat{std::chrono::seconds(1)};
+  std::chrono::nanoseconds silence{std::chrono::seconds(30)};
+  /// How long a connection may exist before it has said which process it comes from.
+  std::chrono::nanoseconds identified_within{std::chrono::seconds(10)};
+  /// The process of which this service is a part: it has no link, see receive_own(). Nothing: the service leads a world
+  /// that its process does not take part in, and accepts successors of processes that are gone.
+  std::optional<std::uint16_t> own{};
+};
+
+/// Leads a world: accepts its processes, orders their operations (Leader), and notices processes that are gone or
+/// silent. All functions are for the thread of the io_context, and for the thread that starts it before it runs.
+class LeaderService {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Kind = CollectiveError::Kind;
+  struct Handlers {
+    /// A message of the leader to the own process.
+    std::function<void(Message)> to_own{};
+    /// The own process has sent a message that is not valid.
+    std::function<void(const std::string& fault)> own_failed{};
+    /// A process other than the own one is gone. The text names it.
+    std::function<void(std::uint16_t process, Kind kind, const std::string& text)> lost{};
+  };
+
+  LeaderService(boost::asio::io_context& io, LeaderServiceOptions options, Handlers handlers);
+  LeaderService(const LeaderService&) = delete;
+  LeaderService& operator=(const LeaderService&) = delete;
+
+  /// Listens on a port of this address, and accepts processes. Throws WorldError Unreachable.
+  void listen(const boost::asio::ip::address& address);
+  [[nodiscard]] boost::asio::ip::tcp::endpoint endpoint() const;
+
+  /// The own process takes part.
+  void set_own(ProcessFacts facts) { facts_[*options_.own] = std::move(facts); }
+  /// Whether all processes have joined. Then they have been sent a Welcome, unless the own one calls start().
+  [[nodiscard]] bool is_complete() const noexcept;
+  [[nodiscard]] std::string names_of_missing() const;
+  /// Starts the world: all processes are sent a Welcome. Precondition: is_complete().
+  void start();
+
+  /// A message of the own process.
+  void receive_own(Message message);
+  /// Sends heartbeats, and looks for processes that are silent. To be called in each period of heartbeats;
+  /// `running_since`: this process was not held up since then.
+  void send_heartbeats(Time now, Time running_since);
+  void close() noexcept;
+
+  /// By number: of processes that have not joined yet, without a host; of those that are gone, the last ones.
+  [[nodiscard]] const std::vector<ProcessFacts>& facts() const noexcept { return facts_; }
+  [[nodiscard]] bool is_present(std::uint16_t process) const noexcept;
+  /// Number of processes that are present, without the own one.
+  [[nodiscard]] std::size_t present() const noexcept;
+  [[nodiscard]] std::string name(std::uint16_t process) const;
+  /// For people: the processes, and the operations that wait for some of them, a line each.
+  [[nodiscard]] std::string describe(Time now) const;
+
+ private:
+  using Tcp = boost::asio::ip::tcp;
+  using Link = std::shared_ptr<ControlLink>;
+
+  void accept();
+  void receive_hello(const Link& link, Message message);
+  [[nodiscard]] std::string objection_to(const Hello& hello) const;
+  void add(const Link& link, ProcessFacts facts, std::uint16_t process);
+  void welcome_next_successor();
+  void receive(std::uint16_t process, Message message);
+  void complete_successor();
+  void lose(std::uint16_t process, Kind kind, const std::string& text);
+  void send_outgoing();
+  void arm_timer();
+
+  boost::asio::io_context& io_;
+  const LeaderServiceOptions options_;
+  const Handlers handlers_;
+  Tcp::acceptor acceptor_{io_};
+  boost::asio::steady_timer timer_{io_};
+  std::vector<ProcessFacts> facts_;
+  std::vector<Link> links_;      // by process
+  std::set<Link> unidentified_;  // connections without a Hello so far
+  std::optional<Leader> leader_;
+  /// Successors, one after the other: the first one connects to the other processes.
+  struct Successor {
+    std::uint16_t process;
+    Link link;
+    ProcessFacts facts;
+  };
+  std::deque<Successor> successors_;
+  bool is_welcomed_ = false;                   // the first one of successors_ was sent a Welcome
+  boost::asio::steady_timer connecting_{io_};  // until when it must have connected
+  std::vector<Silence> silences_;              // by process
+};
+
+}  // namespace cox::detail::world
