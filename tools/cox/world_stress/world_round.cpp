@@ -242,7 +242,8 @@ class WorldRound {
       if (process == plan_.victim && plan_.fault == WorldFault::Stop) return;
       if (not_joined->when > *triggered_at_ + join_at_most + notified_within)
         complain(name + " was notified late that the world does not start");
-      if (process == 0 && !names(not_joined->text, lost_))
+      // If it is silent, others may give up before this one does, and are gone, too.
+      if (process == 0 && plan_.fault == WorldFault::Kill && !names(not_joined->text, lost_))
         complain(name + " was not told which process has failed: " + not_joined->text);
       return;
     }
@@ -257,7 +258,7 @@ class WorldRound {
                       std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(after).count()) +
                       " ms: " + told->text);
     if (!contains(lost_, process) && !is_joining()) notified.push_back(after);
-    if (is_joining() && told->error == "WorldGone") return;  // the leader gives up if a process is missing
+    if (!all_joined()) return;  // those that have not can give up, so that there is no one to continue with
     if (const MemberLine* const rest = line("rest")) {
       if (rest->error != "none") complain(name + " cannot continue with the others: " + rest->text);
     } else if (const MemberLine* const again = line("again")) {
@@ -268,6 +269,14 @@ class WorldRound {
     }
   }
 
+  [[nodiscard]] bool all_joined() const {
+    for (std::uint16_t process = 0; process < options_.processes; ++process) {
+      const auto lines = read_report(processes_[process].report);
+      if (contains(lost_, process)) continue;
+      if (std::ranges::find(lines, "joined", &MemberLine::what) == lines.end()) return false;
+    }
+    return true;
+  }
   [[nodiscard]] static bool names(const std::string& text, const std::vector<std::uint16_t>& any_of) {
     return std::ranges::any_of(any_of, [&](std::uint16_t process) {
       return text.find("process " + std::to_string(process)) != std::string::npos;
