@@ -291,6 +291,7 @@ int run_world_member(const WorldMember& member) {
   Member all(member, *world, own);
   try {
     for (std::uint64_t i = 0; i < member.loops; ++i) all.loop(i);
+    all.sum_of_all();  // no process leaves while another one has operations that this one has ended already
     report.add("done", nullptr);
     world->leave();
     return 0;
