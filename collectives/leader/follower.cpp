@@ -37,7 +37,11 @@ std::exception_ptr collective_error(Kind kind, const std::string& text) noexcept
 
 Kind kind_of(const std::exception_ptr& why) noexcept {
   const auto* const found = cox::find_cause<CollectiveError>(why);
-  return found == nullptr ? Kind::Aborted : found->kind();
+  if (found == nullptr) return Kind::Aborted;
+  if (found->kind() == Kind::Aborted)
+    for (const Kind kind : {Kind::ProcessGone, Kind::ProcessSilent})
+      if (cox::find_cause<CollectiveError>(why, kind) != nullptr) return kind;
+  return found->kind();
 }
 
 Direction direction_of(const SharedSequence& sequence) noexcept {

@@ -42,7 +42,8 @@ class Follower final : public WorldOrder {
 };
 
 [[nodiscard]] Direction direction_of(const SharedSequence& sequence) noexcept;
-/// The kind of the first CollectiveError among the error and its causes; Aborted if there is none.
+/// The kind of the first CollectiveError among the error and its causes; Aborted if there is none. An abort because a
+/// process is gone or silent has that kind.
 [[nodiscard]] CollectiveError::Kind kind_of(const std::exception_ptr& why) noexcept;
 /// A CollectiveError of that kind; std::bad_alloc if there is no memory for it.
 [[nodiscard]] std::exception_ptr collective_error(CollectiveError::Kind kind, const std::string& text) noexcept;

@@ -41,7 +41,12 @@ bool Leader::awaits(std::uint16_t process) const {
       const std::size_t index = sequence.index_of(process);
       if (index == sequence.members().size()) return false;
       const SequenceMember& member = sequence.members()[index];
-      return sequence.last() > member.asked || sequence.next() - 1 > member.completed;
+      const std::uint64_t resolved = sequence.next() - 1;
+      // If all others have completed the operations, none of them waits for this one.
+      return sequence.last() > member.asked ||
+             (resolved > member.completed && std::ranges::any_of(sequence.members(), [&](const SequenceMember& other) {
+                return &other != &member && resolved > other.completed;
+              }));
     });
   });
 }

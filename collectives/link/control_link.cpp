@@ -41,10 +41,11 @@ std::size_t length_of(std::span<const std::byte, length_bytes> bytes) noexcept {
   return length;
 }
 
-ControlLink::ControlLink(Socket socket)
+ControlLink::ControlLink(Socket socket, std::size_t largest)
     : socket_(std::move(socket)),
       queue_(socket_.native_handle(),
-             {.wait_writable = [this] { wait_writable(); }, .flush_later = [this] { flush_later(); }}) {
+             {.wait_writable = [this] { wait_writable(); }, .flush_later = [this] { flush_later(); }}),
+      largest_(largest) {
   set_options(socket_);
 }
 
@@ -99,7 +100,7 @@ void ControlLink::read() {
     const auto rest = std::span<const std::byte>(bytes_).subspan(begin_, end_ - begin_);
     if (rest.size() < length_bytes) break;
     const std::size_t bytes = length_of(rest.first<length_bytes>());
-    if (bytes == 0 || bytes > max_frame) return end("it sent a message of " + std::to_string(bytes) + " bytes");
+    if (bytes == 0 || bytes > largest_) return end("it sent a message of " + std::to_string(bytes) + " bytes");
     if (rest.size() - length_bytes < bytes) break;
     begin_ += length_bytes + bytes;
     Message message;

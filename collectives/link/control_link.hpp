@@ -27,14 +27,16 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
     std::function<void(const std::string& why)> ended;
   };
 
-  explicit ControlLink(Socket socket);
+  /// `largest`: bytes of a message that the other end may send, until restart().
+  explicit ControlLink(Socket socket, std::size_t largest = max_frame);
   ControlLink(const ControlLink&) = delete;
   ControlLink& operator=(const ControlLink&) = delete;
   ~ControlLink();
 
   /// Calls the handlers from now on. They may close the link, which then calls none of them any more.
   void start(Handlers handlers);
-  /// Calls these handlers instead, also from within one of the former.
+  /// Calls these handlers instead, also from within one of the former. Messages may have up to max_frame bytes from
+  /// now on.
   void restart(Handlers handlers);
   /// Sends a message: see SendQueue. Any thread; in order. Drops it if the connection has ended. Throws
   /// MalformedMessage (it is too large), std::bad_alloc.
@@ -55,6 +57,7 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
 
   Socket socket_;
   SendQueue queue_;
+  std::size_t largest_;
   Handlers handlers_;
   std::vector<std::byte> bytes_;  // that were read; those from begin_ to end_ have not been passed on
   std::size_t begin_ = 0;
@@ -62,6 +65,11 @@ class ControlLink : public std::enable_shared_from_this<ControlLink> {
   std::chrono::steady_clock::time_point heard_ = std::chrono::steady_clock::now();
   bool closed_ = false;
 };
+
+/// How many connections may not have said yet which process they come from; more are closed.
+inline constexpr std::size_t most_unidentified = 1024;
+/// When a connection could not be accepted, for lack of descriptors.
+inline constexpr std::chrono::milliseconds accept_again_after{50};
 
 /// What the sockets of a world have in common: they do not block, and small messages are not delayed.
 void set_options(boost::asio::ip::tcp::socket& socket);

@@ -140,6 +140,8 @@ void DataExchange::abort(const SharedOperation& shared, const std::exception_ptr
     }
     *ended.is_withdrawn = true;
     for (const auto& link : links) link->queue().withdraw(ended.key);
+    // This process has lost the world, and closes its links. The others have not lost it, or learn that themselves.
+    if (kind_of(why) == CollectiveError::Kind::WorldGone) return;
     for (const auto& link : links) {
       static_cast<void>(link->queue().push(
           {.head = frame_of(AbortedOperation{.of = name, .kind = kind_of(why), .text = describe_cause(why)})}));
@@ -158,12 +160,7 @@ void DataExchange::add(std::uint16_t process, std::shared_ptr<DataLink> link) {
   added.start({.place = [this, process](const Inputs& inputs) { return place(process, inputs); },
                .received = [this, process](const Inputs& inputs) { return received(process, inputs); },
                .aborted = [this, process](const AbortedOperation& message) { return aborted(process, message); },
-               .ended =
-                   [this, process](const std::string& why) {
-                     lose(process, collective_error(CollectiveError::Kind::ProcessGone,
-                                                    "the connection to " + name_of_(process) + " has ended: " + why));
-                     ended_(process, why);
-                   }});
+               .ended = [this, process](const std::string& why) { ended_(process, why); }});
 }
 
 void DataExchange::replace(std::uint16_t process, std::shared_ptr<DataLink> link,
@@ -187,6 +184,11 @@ void DataExchange::replace(std::uint16_t process, std::shared_ptr<DataLink> link
 }
 
 bool DataExchange::has(std::uint16_t process) const { return link(process) != nullptr; }
+
+bool DataExchange::awaits(std::uint16_t process) const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(active_, [process](const auto& each) { return contains(each.second.awaited, process); });
+}
 
 std::shared_ptr<DataLink> DataExchange::link(std::uint16_t process) const {
   const std::lock_guard lock(mutex_);

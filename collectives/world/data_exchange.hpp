@@ -40,6 +40,8 @@ class DataExchange final : public RankExchange {
 
   void add(std::uint16_t process, std::shared_ptr<DataLink> link);
   [[nodiscard]] bool has(std::uint16_t process) const;
+  /// Whether an operation waits for inputs of the process.
+  [[nodiscard]] bool awaits(std::uint16_t process) const;
   /// The link to the successor of a process. Operations of `ended` and of earlier epochs, which its predecessor has not
   /// completed, fail as before.
   void replace(std::uint16_t process, std::shared_ptr<DataLink> link, const std::vector<SharedCommunicator>& ended);

@@ -17,7 +17,7 @@ using boost::asio::ip::address;
 using boost::system::error_code;
 using std::chrono::steady_clock;
 
-constexpr std::size_t most_unidentified = 4096;  // connections that have not said who they are
+constexpr std::size_t most_hello = 32'768;       // bytes of a Hello: its devices have at most 24 KiB
 constexpr std::chrono::seconds successor_connects_within{30};
 
 }  // namespace
@@ -73,9 +73,14 @@ void LeaderService::accept() {
   acceptor_.async_accept([this](const error_code& failed, Tcp::socket socket) {
     if (!acceptor_.is_open()) return;
     if (!failed && unidentified_.size() < most_unidentified) {
-      const auto link = std::make_shared<ControlLink>(std::move(socket));
+      const auto link = std::make_shared<ControlLink>(std::move(socket), most_hello);
       unidentified_.insert(link);
       const std::weak_ptr<ControlLink> weak = link;
+      const auto timer = std::make_shared<boost::asio::steady_timer>(io_, options_.identified_within);
+      timer->async_wait([this, weak, timer](const error_code&) {
+        const Link silent = weak.lock();
+        if (silent && unidentified_.erase(silent) != 0) silent->close();
+      });
       link->start({.received =
                        [this, weak](Message message) {
                          if (const Link sender = weak.lock()) receive_hello(sender, std::move(message));
@@ -85,7 +90,10 @@ void LeaderService::accept() {
                          if (const Link sender = weak.lock()) unidentified_.erase(sender);
                        }});
     }
-    accept();
+    if (!failed) return accept();
+    // A lack of descriptors, for example, lasts for a while: without the pause, this would fail again at once.
+    const auto timer = std::make_shared<boost::asio::steady_timer>(io_, accept_again_after);
+    timer->async_wait([this, timer](const error_code&) { accept(); });
   });
 }
 

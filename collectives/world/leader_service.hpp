@@ -32,6 +32,8 @@ struct LeaderServiceOptions {
   std::size_t max_ahead = 1024;  ///< see LeaderOptions
   std::chrono::nanoseconds heartbeat{std::chrono::seconds(1)};
   std::chrono::nanoseconds silence{std::chrono::seconds(30)};
+  /// How long a connection may exist before it has said which process it comes from.
+  std::chrono::nanoseconds identified_within{std::chrono::seconds(10)};
   /// The process of which this service is a part: it has no link, see receive_own(). Nothing: the service leads a world
   /// that its process does not take part in, and accepts successors of processes that are gone.
   std::optional<std::uint16_t> own{};

@@ -165,6 +165,7 @@ void WorldSession::lead(Store& store, Time deadline) {
                            .max_ahead = options_.max_ahead,
                            .heartbeat = options_.heartbeat,
                            .silence = options_.silence,
+                           .identified_within = options_.identified_within,
                            .own = own_},
       LeaderService::Handlers{.to_own = [this](Message message) { handle(std::move(message)); },
                               .own_failed = [this](const std::string& fault) { lose_world(fault); },
@@ -206,12 +207,14 @@ void WorldSession::follow(Store* store, Time deadline) {
   to_leader_->start({.received = [this](Message message) { receive_before_start(std::move(message)); },
                      .ended =
                          [this](const std::string& why) {
-                           if (refused_.empty())
-                             refused_ = "the connection to " + name_of_leader() + " has ended: " + why;
+                           if (!refused_.empty()) return;
+                           has_lost_leader_ = true;
+                           refused_ = "the connection to " + name_of_leader() + " has ended: " + why;
                          }});
   if (!run_until(deadline, [this] { return is_welcome_ || !refused_.empty(); }))
     throw WorldError(WorldError::Kind::Timeout,
                      "not all processes of the world have joined in time (setting world.timeout)");
+  if (!is_welcome_ && has_lost_leader_) throw WorldError(WorldError::Kind::Unreachable, refused_);
   if (!is_welcome_)
     throw WorldError(WorldError::Kind::Refused, fmt::format("process {} was refused: {}", own_, refused_));
 }
@@ -280,6 +283,8 @@ void WorldSession::connect_to_leader(const std::string& host, std::uint16_t port
 // Connects to the processes with lower numbers, and accepts those with higher ones. A successor connects to all.
 void WorldSession::connect_data(Time deadline) {
   accept_data();
+  running_since_ = steady_clock::now();
+  send_heartbeats_while_joining();
   for (std::uint16_t process = 0; process < facts_.size(); ++process)
     if (process < own_ || (process > own_ && is_successor_))
       if (!is_gone_[process]) connect_data_to(process);
@@ -347,8 +352,12 @@ void WorldSession::connect_data_to(std::uint16_t process) {
 void WorldSession::accept_data() {
   data_acceptor_.async_accept([this](const error_code& failed, Tcp::socket accepted) {
     if (!data_acceptor_.is_open()) return;
-    if (!failed) receive_data_hello(std::make_shared<Tcp::socket>(std::move(accepted)));
-    accept_data();
+    if (!failed && unidentified_ < most_unidentified)
+      receive_data_hello(std::make_shared<Tcp::socket>(std::move(accepted)));
+    if (!failed) return accept_data();
+    // A lack of descriptors, for example, lasts for a while: without the pause, this would fail again at once.
+    const auto timer = std::make_shared<boost::asio::steady_timer>(io_, accept_again_after);
+    timer->async_wait([this, timer](const error_code&) { accept_data(); });
   });
 }
 
@@ -356,9 +365,17 @@ void WorldSession::accept_data() {
 void WorldSession::receive_data_hello(const std::shared_ptr<Tcp::socket>& socket) {
   const auto expected = frame_of(DataHello{}).size();
   const auto frame = std::make_shared<std::vector<std::byte>>(expected);
+  const auto timer = std::make_shared<boost::asio::steady_timer>(io_, options_.identified_within);
+  timer->async_wait([weak = std::weak_ptr(socket), timer](const error_code& cancelled) {
+    error_code ignored;
+    if (const auto silent = weak.lock(); silent && !cancelled) silent->close(ignored);
+  });
+  ++unidentified_;
   boost::asio::async_read(
-      *socket, boost::asio::buffer(*frame), [this, socket, frame](const error_code& error, std::size_t) {
-        if (error) return;
+      *socket, boost::asio::buffer(*frame), [this, socket, frame, timer](const error_code& error, std::size_t) {
+        --unidentified_;
+        timer->cancel();
+        if (error || !data_acceptor_.is_open()) return;
         try {
           const Message message = decode(std::span(*frame).subspan(length_bytes));
           const auto* const hello = std::get_if<DataHello>(&message);

@@ -25,6 +25,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds last_data_after{500};
 constexpr std::chrono::seconds gone_within{2};
+constexpr std::chrono::milliseconds verdict_within{100};
 
 double seconds(std::chrono::nanoseconds time) noexcept { return std::chrono::duration<double>(time).count(); }
 
@@ -44,6 +45,8 @@ WorldSession::WorldSession(SessionOptions options, Sequencer& sequencer)
           [this](std::uint16_t process, const std::string& why) { data_link_ended(process, why); }),
       marks_([this](Message message) { send_to_leader(std::move(message)); }),
       max_ahead_(options_.max_ahead),
+      why_gone_(options_.place.processes),
+      has_data_ended_(options_.place.processes),
       is_gone_(options_.place.processes),
       is_missing_(options_.place.processes) {}
 
@@ -104,7 +107,9 @@ void WorldSession::lose_device_work(std::uint16_t process, Kind kind, const std:
 // unless the process is silent.
 void WorldSession::lose_data(std::uint16_t process, Kind kind, const std::string& text) {
   const std::exception_ptr why = collective_error(kind, text);
-  if (kind == Kind::ProcessSilent || !exchange_.has(process)) return exchange_.lose(process, why);
+  why_gone_[process] = why;
+  if (kind == Kind::ProcessSilent || has_data_ended_[process] || !exchange_.has(process))
+    return exchange_.lose(process, why);
   const auto timer = std::make_shared<boost::asio::steady_timer>(io_, last_data_after);
   timer->async_wait([this, process, why, timer, restart = facts_[process].restart](const error_code&) {
     if (facts_[process].restart == restart) exchange_.lose(process, why);  // else it has a successor
@@ -143,6 +148,8 @@ void WorldSession::note_joined(std::uint16_t process, ProcessFacts facts) {
     const std::lock_guard lock(facts_mutex_);
     facts_[process] = std::move(facts);
   }
+  why_gone_[process] = nullptr;
+  has_data_ended_[process] = false;
   exchange_.replace(process, link.mapped(), sequencer_.broken_epochs(static_cast<std::uint16_t>(process + 1)));
   {
     const std::lock_guard lock(mutex_);
@@ -152,6 +159,9 @@ void WorldSession::note_joined(std::uint16_t process, ProcessFacts facts) {
   changed_.notify_all();
 }
 
+// The end of a data link does not say whether that process has ended, has lost the world, or whether the world has
+// ended. The leader, or the end of the connection to it, says so in a moment: wait for that.
+//
 // A process that cannot reach another one must not stay: their operations would fail again and again. Of the two, the
 // one with the higher number leaves, unless the other one turns out to be gone.
 void WorldSession::data_link_ended(std::uint16_t process, const std::string& why) {
@@ -159,6 +169,14 @@ void WorldSession::data_link_ended(std::uint16_t process, const std::string& why
     const std::lock_guard lock(mutex_);
     is_missing_[process] = true;
   }
+  has_data_ended_[process] = true;
+  if (why_gone_[process]) return exchange_.lose(process, why_gone_[process]);
+  const std::exception_ptr ended =
+      collective_error(Kind::ProcessGone, "the connection to " + name_of_process(process) + " has ended: " + why);
+  const auto verdict = std::make_shared<boost::asio::steady_timer>(io_, verdict_within);
+  verdict->async_wait([this, process, ended, verdict, restart = facts_[process].restart](const error_code&) {
+    if (facts_[process].restart == restart) exchange_.lose(process, ended);  // else it has a successor
+  });
   if (own_ < process) return;
   const auto timer = std::make_shared<boost::asio::steady_timer>(io_, gone_within);
   timer->async_wait([this, process, why, timer](const error_code&) {
@@ -195,7 +213,10 @@ void WorldSession::send_heartbeats() {
     }
     to_leader_->send(heartbeat);
     const Time heard = std::max(to_leader_->last_heard(), running_since_);
-    if (leader_silence_.is_too_long(name_of_leader(), heard, sequencer_.awaits_leader(), options_.silence, now))
+    // A process that leads gives inputs, too.
+    const bool is_peer = options_.place.rendezvous.kind != Rendezvous::Kind::Leader;
+    const bool is_awaited = sequencer_.awaits_leader() || (is_peer && exchange_.awaits(0));
+    if (leader_silence_.is_too_long(name_of_leader(), heard, is_awaited, options_.silence, now))
       lose_world(fmt::format("{} has been silent for {:.1f} s (setting world.silence)", name_of_leader(),
                              seconds(now - to_leader_->last_heard())));
   }
@@ -204,6 +225,16 @@ void WorldSession::send_heartbeats() {
   heartbeat_timer_.expires_after(options_.heartbeat);
   heartbeat_timer_.async_wait([this](const error_code& failed) {
     if (!failed) send_heartbeats();
+  });
+}
+
+// Processes that have joined earlier wait for this one already.
+void WorldSession::send_heartbeats_while_joining() {
+  if (service_) service_->send_heartbeats(steady_clock::now(), running_since_);
+  if (!leads_) to_leader_->send(Heartbeat{});
+  heartbeat_timer_.expires_after(options_.heartbeat);
+  heartbeat_timer_.async_wait([this](const error_code& failed) {
+    if (!failed && !is_running_) send_heartbeats_while_joining();
   });
 }
 

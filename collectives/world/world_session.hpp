@@ -38,6 +38,8 @@ struct SessionOptions {
   std::size_t max_ahead = 1024;     ///< of the leader counts: see LeaderOptions
   std::chrono::nanoseconds heartbeat{std::chrono::seconds(1)};
   std::chrono::nanoseconds silence{std::chrono::seconds(30)};
+  /// How long a connection may exist before it has said which process it comes from.
+  std::chrono::nanoseconds identified_within{std::chrono::seconds(10)};
 };
 
 /// The connections of this process in its world, and their thread. In process 0 the thread also leads the world, unless
@@ -92,6 +94,7 @@ class WorldSession {
   void handle(Message message);
   void send_heartbeats();
   void note_heartbeat(const Heartbeat& heartbeat);
+  void send_heartbeats_while_joining();
   void data_link_ended(std::uint16_t process, const std::string& why);
   void lose_world(const std::string& why) noexcept;
   void lose_device_world(const std::exception_ptr& why, bool only_busy) noexcept;
@@ -126,11 +129,15 @@ class WorldSession {
   MarkExchange marks_;
   std::string refused_;  // why the leader has refused this process, or why it cannot be reached
   bool is_welcome_ = false;
+  bool has_lost_leader_ = false;                                      // before join() has returned
+  std::size_t unidentified_ = 0;                                      // connections for data without a DataHello so far
   bool is_successor_ = false;                                         // this process: the world has been started before
   std::size_t max_ahead_;                                             // of the leader
   bool is_running_ = false;                                           // join() has returned
   std::vector<Message> early_;                                        // messages that came before join() returned
   std::map<std::uint16_t, std::shared_ptr<DataLink>> of_successors_;  // that the leader has not announced yet
+  std::vector<std::exception_ptr> why_gone_;                          // by process
+  std::vector<bool> has_data_ended_;                                  // by process: its data link has ended
   Time last_heartbeat_{};
   Time running_since_{};  // this process was not held up since then
   std::atomic<bool> is_out_of_memory_{false};

@@ -1,6 +1,7 @@
 #include <coxswain/tools/cox/stress_command.hpp>
 
 #include <coxswain/collectives/communicator/communicators.hpp>
+#include <coxswain/collectives/discovery/discover.hpp>
 #include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/telemetry/metrics.hpp>
@@ -15,6 +16,9 @@
 #include <coxswain/tools/cox/settings.hpp>
 #include <coxswain/tools/cox/stress/engine.hpp>
 #include <coxswain/tools/cox/stress/kept_stress.hpp>
+#include <coxswain/tools/cox/stress/stress_world.hpp>
+#include <coxswain/tools/cox/world_stress/world_member.hpp>
+#include <coxswain/tools/cox/world_stress/world_stress.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -29,6 +33,7 @@
 #include <iostream>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <random>
 #include <sstream>
 #include <string>
@@ -93,7 +98,7 @@ void require_suitable_settings(const stress::Options& options) {
   if (now.get<QueuePolicy>("device_thread.queue_policy") == QueuePolicy::Fail)
     refuse_setting("device_thread.queue_policy",
                    "cox stress needs block, because its clients do not repeat refused calls");
-  if (options.devices.size() < 2) return;
+  if (options.ranks().size() < 2) return;
   const std::uint64_t rounds = stress::RoundBook::most_rounds(options.clients);
   if (now.get<std::uint64_t>("collectives.max_ahead") < rounds)
     refuse_setting("collectives.max_ahead", "with " + std::to_string(options.clients) + " clients a device may be " +
@@ -126,6 +131,12 @@ StressCommand::StressCommand(CLI::App& app)
   auto* seconds = command_.add_option("--seconds", seconds_, "Stop after this time (default: 10)");
   command_.add_option("--operations", operations_, "Stop after this number of operations of all clients together")
       ->excludes(seconds);
+  command_
+      .add_option("--rounds", rounds_,
+                  "Stop after this number of rounds of collectives, which are a function of the seed alone, and print "
+                  "a digest of all results")
+      ->excludes("--operations")
+      ->excludes(seconds);
   command_.add_option("--clients", clients_, "Number of client threads")->capture_default_str();
   command_.add_option("--seed", seed_, "Seed of all random choices (default: random, and printed)");
   command_.add_option("--mix", mix_,
@@ -152,8 +163,15 @@ StressCommand::StressCommand(CLI::App& app)
                       "under `cox run`, and check what each finds. --fault kill=0.5 has half of them killed (default: "
                       "all)");
   command_.add_flag("--standby", standby_, "With --kept: as under `cox run --standby`");
-  command_.add_option("--kept-book", kept_book_)->group("");  // for a process of --kept
-  command_.add_flag("--kept-flaw", kept_flaw_)->group("");    // for tests
+  command_.add_option("--world", worlds_,
+                      "Instead: start this number of worlds, one after the other. In each a process, or a connection, "
+                      "fails at a message of the protocol; check what the others are told and that they continue. "
+                      "--fault kill, or weights such as kill=0.5,stop=0.3,slow=0.1,cut=0.1");
+  command_.add_option("--processes", processes_, "With --world: of each world")->capture_default_str();
+  command_.add_option("--world-member", world_member_)->group("");  // for a process of --world
+  command_.add_option("--world-flaw", world_flaw_)->group("");      // for tests
+  command_.add_option("--kept-book", kept_book_)->group("");        // for a process of --kept
+  command_.add_flag("--kept-flaw", kept_flaw_)->group("");          // for tests
 }
 
 bool StressCommand::chosen() const { return command_.parsed(); }
@@ -162,20 +180,40 @@ stress::Options StressCommand::options() const {
   stress::Options options;
   if (!operations_.empty()) options.operations = parse_count("--operations", operations_, 1, max_operations);
   if (!seconds_.empty()) options.duration = parse_seconds("--seconds", seconds_);
-  if (!options.operations && !options.duration) options.duration = std::chrono::seconds(standard_seconds);
+  if (!options.operations && !options.duration && rounds_.empty())
+    options.duration = std::chrono::seconds(standard_seconds);
   options.clients = static_cast<std::uint32_t>(parse_count("--clients", clients_, 1, stress::Options::max_clients));
   if (!mix_.empty()) options.mix = stress::Mix::parse("--mix", mix_);
   if (!payload_.empty()) options.payload = stress::Payload::parse("--payload", payload_);
   if (!fault_.empty()) options.faults = stress::FaultRates::parse("--fault", fault_);
-  options.seed =
-      seed_.empty() ? random_seed() : parse_count("--seed", seed_, 0, std::numeric_limits<std::uint64_t>::max());
+  options.seed = seed();
   require_output_files();
   options.devices = parse_devices("--devices", devices_);  // last: report an invalid argument before a missing device
-  if (!mix_.empty() && options.mix.has_collectives() && options.devices.size() < 2)
-    throw ArgumentError("--mix: transfers and collectives need two devices or more");
-  require_suitable_settings(options);
-  options.scarce_pinned_memory = has_scarce_pinned_memory(options);
   return options;
+}
+
+// Has the rounds of collectives be those of the whole world, or of --rounds.
+void StressCommand::share(stress::Options& options, stress::StressWorld* world) const {
+  if (world == nullptr && rounds_.empty()) return;
+  if (world != nullptr) {
+    if (!operations_.empty()) throw ArgumentError("--operations: in a world it is --rounds, which all processes count");
+    options.shared = world->shared_run();
+    process_ = world->process();
+    if (seed_.empty()) options.seed = world->seed();
+  } else {
+    options.shared = stress::SharedRun{.devices = options.devices};
+  }
+  if (!rounds_.empty()) options.shared->rounds = parse_count("--rounds", rounds_, 1, max_operations);
+  if (options.shared->devices.size() < 2) throw ArgumentError("--rounds: collectives need two devices or more");
+  if (!options.mix.has_collectives())
+    throw ArgumentError("--mix: in a world, and with --rounds, it needs transfers or collectives");
+  for (const stress::Fault fault : {stress::Fault::Missing, stress::Fault::Shutdown, stress::Fault::Leave})
+    if (options.faults.rate(fault) > 0)
+      throw ArgumentError("--fault: in a world, and with --rounds, not " + std::string(stress::to_string(fault)));
+}
+
+std::string StressCommand::file_of(const std::string& path) const {
+  return path.empty() || process_ == 0 ? path : path + "." + std::to_string(process_);
 }
 
 void StressCommand::require_output_files() const {
@@ -189,11 +227,51 @@ void StressCommand::require_output_files() const {
   require_different_files(files);
 }
 
+std::uint64_t StressCommand::seed() const {
+  return seed_.empty() ? random_seed() : parse_count("--seed", seed_, 0, std::numeric_limits<std::uint64_t>::max());
+}
+
+void StressCommand::refuse_options(std::string_view with, const std::vector<const char*>& options) const {
+  for (const char* const option : options)
+    if (command_.count(option) != 0)
+      throw ArgumentError(std::string(option) + " has no meaning with " + std::string(with));
+}
+
+stress::WorldStressOptions StressCommand::world_options() const {
+  constexpr std::uint64_t fewest = 3;
+  constexpr std::uint64_t most = 64;
+  stress::WorldStressOptions options;
+  options.rounds = parse_count("--world", worlds_, 1, 1'000'000);
+  options.processes = static_cast<std::uint16_t>(parse_count("--processes", processes_, fewest, most));
+  options.seed = seed();
+  options.flaw = world_flaw_;
+  if (!fault_.empty()) options.rates = stress::WorldFaultRates::parse("--fault", fault_);
+  refuse_options("--world", {"--devices", "--seconds", "--operations", "--rounds", "--mix", "--payload", "--json",
+                             "--trace", "--metrics", "--clients", "--flight-recorder", "--standby"});
+  return options;
+}
+
+ExitCode StressCommand::run_worlds(std::ostream& out, std::ostream& err) const {
+  if (!world_member_.empty())
+    return static_cast<ExitCode>(stress::run_world_member(stress::WorldMember::parse(world_member_)));
+  const stress::WorldStressOptions options = world_options();
+  const Interruption interruption;
+  const bool shows = !quiet_ && &err == &std::cerr && isatty(STDERR_FILENO) == 1;
+  const stress::WorldStressResult result = stress::run_world_stress(
+      options, {std::filesystem::read_symlink("/proc/self/exe"), "stress", "--world", "1", "--world-member"},
+      interruption.flag(), [&](std::uint64_t rounds) {
+        if (shows) err << "\r" << rounds << " rounds" << std::flush;
+      });
+  if (shows) err << "\r";
+  for (const std::string& each : result.wrong) err << each << "\n";
+  if (!quiet_ || !result.ok()) out << "seed " << options.seed << "\n" << result.to_string() << std::flush;
+  return result.ok() ? ExitCode::Ok : ExitCode::Violation;
+}
+
 stress::KeptStress StressCommand::kept_options() const {
   stress::KeptStress options;
   options.rounds = parse_count("--kept", kept_, 1, 1'000'000);
-  options.seed =
-      seed_.empty() ? random_seed() : parse_count("--seed", seed_, 0, std::numeric_limits<std::uint64_t>::max());
+  options.seed = seed();
   if (!payload_.empty()) options.payload = stress::Payload::parse("--payload", payload_);
   if (!fault_.empty() && fault_ != "kill")
     for (const Setting& fault : parse_settings("--fault", fault_)) {
@@ -201,9 +279,8 @@ stress::KeptStress StressCommand::kept_options() const {
         throw ArgumentError("--fault: with --kept it is kill, not '" + std::string(fault.name) + "'");
       options.kill = parse_probability("--fault: kill", fault.value);
     }
-  for (const char* const option :
-       {"--seconds", "--operations", "--mix", "--json", "--trace", "--metrics", "--clients", "--flight-recorder"})
-    if (command_.count(option) != 0) throw ArgumentError(std::string(option) + " has no meaning with --kept");
+  refuse_options("--kept", {"--seconds", "--operations", "--rounds", "--mix", "--json", "--trace", "--metrics",
+                            "--clients", "--flight-recorder", "--world", "--processes"});
   options.flawed = kept_flaw_;
   if (!devices_.starts_with("host")) throw ArgumentError("--devices: --kept runs on host devices, such as host:2");
   options.devices = parse_devices("--devices", devices_);
@@ -245,11 +322,21 @@ ExitCode StressCommand::run_kept(std::ostream& out, std::ostream& err) const {
 
 ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
   if (!kept_.empty()) return run_kept(out, err);
+  if (!worlds_.empty()) return run_worlds(out, err);
   stress::Options options = this->options();
+  const bool on_host = options.devices.front().type == host_device_type;
+  if (!on_host && discover().processes > 1)
+    throw ArgumentError("--devices: collectives of several processes work on host devices only");
+  const std::unique_ptr<stress::StressWorld> world = on_host ? stress::StressWorld::join(options.devices) : nullptr;
+  share(options, world.get());
+  if (!mix_.empty() && options.mix.has_collectives() && options.ranks().size() < 2)
+    throw ArgumentError("--mix: transfers and collectives need two devices or more");
+  require_suitable_settings(options);
+  options.scarce_pinned_memory = has_scarce_pinned_memory(options);
   std::string metrics;
   if (!metrics_.empty()) options.on_idle = [&metrics] { metrics = metrics::text(); };
   const TraceScope tracing(!trace_.empty());
-  const std::string recorders = flight_recorder_.empty() ? standard_recorder_file() : flight_recorder_;
+  const std::string recorders = flight_recorder_.empty() ? standard_recorder_file() : file_of(flight_recorder_);
   stress::Report report;
   const Interruption interruption;  // also while the results are written
   {
@@ -262,11 +349,14 @@ ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
     options.on_violation = [&] { write_flight_recorders(recorders, err); };
     ProgressLine line(err, &err == &std::cerr && isatty(STDERR_FILENO) == 1);
     const auto show = [&line](const stress::Progress& progress) { line.show(progress); };
-    report = stress_devices(std::move(options), interruption.flag(), quiet_ ? stress::ProgressSink() : show);
+    report = stress_devices(std::move(options), interruption.flag(),
+                            quiet_ || process_ != 0 ? stress::ProgressSink() : show);
   }
   // Write the files first: standard output may be a pipe that no process reads any more.
   const bool files[] = {write_json(report, err), write_trace(err), write_metrics(metrics, err)};
-  if (json_ == standard_output) {
+  if (process_ != 0) {  // process 0 has reported what all have done
+    if (!report.ok()) out << "process " << process_ << " of the world\n" << verdict(report, recorders) << std::flush;
+  } else if (json_ == standard_output) {
     out << json(report) << std::flush;
     if (!quiet_) err << verdict(report, recorders) << std::flush;
   } else {
@@ -281,7 +371,7 @@ ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
 }
 
 bool StressCommand::write_json(const stress::Report& report, std::ostream& err) const {
-  if (json_.empty() || json_ == standard_output) return true;
+  if (json_.empty() || json_ == standard_output || process_ != 0) return true;
   return is_written(write_file(json_, json(report)), command_name, "--json", json_, err);
 }
 
@@ -296,7 +386,8 @@ bool StressCommand::write_trace(std::ostream& err) const {
       return std::error_code(errno != 0 ? errno : EIO, std::generic_category());
     }
   };
-  return is_written(replace_file(trace_, write), command_name, "--trace", trace_, err);
+  const std::string file = file_of(trace_);
+  return is_written(replace_file(file, write), command_name, "--trace", file, err);
 }
 
 void StressCommand::write_flight_recorders(const std::string& path, std::ostream& err) const {
@@ -305,7 +396,8 @@ void StressCommand::write_flight_recorders(const std::string& path, std::ostream
 }
 
 bool StressCommand::write_metrics(const std::string& text, std::ostream& err) const {
-  return metrics_.empty() || is_written(write_file(metrics_, text), command_name, "--metrics", metrics_, err);
+  const std::string file = file_of(metrics_);
+  return file.empty() || is_written(write_file(file, text), command_name, "--metrics", file, err);
 }
 
 }  // namespace cox::tools

@@ -3,9 +3,13 @@
 #include <coxswain/tools/cox/exit_code.hpp>
 #include <coxswain/tools/cox/stress/kept_round.hpp>
 #include <coxswain/tools/cox/stress/options.hpp>
+#include <coxswain/tools/cox/world_stress/world_round.hpp>
 
+#include <cstdint>
 #include <ostream>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -13,7 +17,8 @@ class App;
 
 namespace cox::stress {
 struct Report;
-}
+class StressWorld;
+}  // namespace cox::stress
 
 namespace cox::tools {
 
@@ -33,9 +38,17 @@ class StressCommand {
 
  private:
   [[nodiscard]] stress::Options options() const;
+  void share(stress::Options& options, stress::StressWorld* world) const;
+  // In a world each process but the first adds its number to the names of its files.
+  [[nodiscard]] std::string file_of(const std::string& path) const;
   // The stress of kept sets: its command, and one of its rounds.
   [[nodiscard]] ExitCode run_kept(std::ostream& out, std::ostream& err) const;
   [[nodiscard]] stress::KeptStress kept_options() const;
+  // The stress of worlds: its command, and one of its processes.
+  [[nodiscard]] ExitCode run_worlds(std::ostream& out, std::ostream& err) const;
+  [[nodiscard]] stress::WorldStressOptions world_options() const;
+  [[nodiscard]] std::uint64_t seed() const;
+  void refuse_options(std::string_view with, const std::vector<const char*>& options) const;
   void require_output_files() const;
   [[nodiscard]] bool write_json(const stress::Report& report, std::ostream& err) const;
   [[nodiscard]] bool write_trace(std::ostream& err) const;
@@ -46,6 +59,7 @@ class StressCommand {
   std::string devices_ = "host";
   std::string seconds_;
   std::string operations_;
+  std::string rounds_;
   std::string clients_ = "8";
   std::string seed_;
   std::string mix_;
@@ -59,7 +73,12 @@ class StressCommand {
   std::string kept_book_;
   bool kept_flaw_ = false;
   bool standby_ = false;
+  std::string worlds_;
+  std::string processes_ = "4";
+  std::string world_member_;
+  std::string world_flaw_ = "none";
   bool quiet_ = false;
+  mutable std::uint16_t process_ = 0;  // in its world
 };
 
 }  // namespace cox::tools

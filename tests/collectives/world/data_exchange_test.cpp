@@ -81,10 +81,13 @@ struct Exchanges {
     Tcp::socket one(io);
     one.connect(acceptor.local_endpoint());
     Tcp::socket other = acceptor.accept();
-    for (auto& exchange : of)
-      exchange = std::make_unique<DataExchange>(
+    for (std::size_t own = 0; own < 2; ++own)
+      of[own] = std::make_unique<DataExchange>(
           2, [](std::uint16_t process) { return "process " + std::to_string(process); },
-          [this](std::uint16_t, const std::string& why) { ended.push_back(why); });
+          [this, own](std::uint16_t process, const std::string& why) {
+            ended.push_back(why);
+            of[own]->lose(process, std::make_exception_ptr(CollectiveError(CollectiveError::Kind::ProcessGone, why)));
+          });
     of[0]->add(1, std::make_shared<DataLink>(std::move(one)));
     of[1]->add(0, std::make_shared<DataLink>(std::move(other)));
   }
@@ -141,13 +144,16 @@ TEST_CASE("Inputs go into the memory that the operation of the other process nam
 TEST_CASE("Inputs that arrive before their operation is known wait for it") {
   Exchanges t;
   const std::vector<std::byte> input = bytes_of(100'000, 3);
+  CHECK_FALSE(t.of[0]->awaits(1));
   const auto first = t.expect(0, 1, input.size());
+  CHECK(t.of[0]->awaits(1));
   t.send(0, 1, input);
   for (int i = 0; i < 20; ++i) t.io.poll_one();
   const auto late = t.expect(1, 1, input.size());
   t.send(1, 1, input);
   t.run_until([&] { return late->has_received && first->has_received; });
   CHECK(late->memory == input);
+  CHECK_FALSE(t.of[0]->awaits(1));
 }
 
 TEST_CASE("A rank that cannot take part says why") {
@@ -249,4 +255,13 @@ TEST_CASE("What has been sent and received in full does not fail when the proces
   t.run_until([&] { return other->has_received || other->failure != nullptr; });
   CHECK(other->has_received);  // what was sent before the end arrives
   CHECK(other->failure == nullptr);
+}
+
+TEST_CASE("A process that loses the world does not tell the others that theirs is gone") {
+  Exchanges t;
+  const auto one = t.expect(0, 1, 8);
+  const auto other = t.expect(1, 1, 8);
+  t.of[1]->lose_all(std::make_exception_ptr(CollectiveError(CollectiveError::Kind::WorldGone, "the leader is gone")));
+  t.run_until([&] { return one->failure != nullptr; });
+  CHECK(kind_of<CollectiveError>([&] { std::rethrow_exception(one->failure); }) == CollectiveError::Kind::ProcessGone);
 }

@@ -10,11 +10,13 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <set>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -333,4 +335,18 @@ TEST_CASE(
   }
   CHECK(launched > 2000);
   CHECK(refused > 500);
+}
+
+TEST_CASE("An abort because a process is gone is reported as that") {
+  using Kind = CollectiveError::Kind;
+  const auto aborted = [](const std::exception_ptr& cause) {
+    return std::make_exception_ptr(
+        CollectiveError(Kind::Aborted, "the communicator was aborted", std::source_location(), cause));
+  };
+  const auto of = [](Kind kind) { return std::make_exception_ptr(CollectiveError(kind, "why")); };
+  CHECK(cox::detail::world::kind_of(aborted(of(Kind::ProcessGone))) == Kind::ProcessGone);
+  CHECK(cox::detail::world::kind_of(aborted(of(Kind::ProcessSilent))) == Kind::ProcessSilent);
+  CHECK(cox::detail::world::kind_of(aborted(of(Kind::Timeout))) == Kind::Aborted);
+  CHECK(cox::detail::world::kind_of(of(Kind::Timeout)) == Kind::Timeout);
+  CHECK(cox::detail::world::kind_of(nullptr) == Kind::Aborted);
 }

@@ -57,16 +57,18 @@ class Client {
       for (std::uint64_t number = 0; number < most; ++number) {
         // Relaxed: the flag guards nothing.
         if (stop.load(std::memory_order_relaxed) || book_.truth().violations().any()) break;
+        if (collectives_ && collectives_->is_over()) break;
         plan = program_.at(number);
         activity.operation.store(plan.operation, std::memory_order_relaxed);
         activity.device.store(static_cast<std::uint32_t>(plan.device), std::memory_order_relaxed);
+        Fault injected = plan.fault;
         if (is_collective(plan.operation))
-          collectives_->begin(plan);
+          injected = collectives_->begin(plan);
         else
           latencies_[plan.operation].record(perform(plan));
         activity.operations.store(number + 1, std::memory_order_relaxed);
-        ++faults_[static_cast<std::size_t>(plan.fault)];
-        if (plan.fault != Fault::None)
+        ++faults_[static_cast<std::size_t>(injected)];
+        if (injected != Fault::None)
           activity.faults.store(activity.faults.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       }
       finish();

@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -58,14 +59,21 @@ class CollectiveClient {
   }
 
   /// Begins the plan's round and makes some calls. The client that checks the round records its latency: from the first
-  /// rank's call to the check.
-  void begin(const Plan& plan) {
+  /// rank's call to the check. Returns the fault that it injects: in a SharedRun, where the agenda chooses the round,
+  /// it may be another one than that of the plan.
+  Fault begin(const Plan& plan) {
+    if (rounds_.agenda() != nullptr) return begin_shared(plan);
     if (plan.fault == Fault::Stall) stall(plan.device);
     if (plan.fault == Fault::Shutdown) shut_down(plan.device);
     if (plan.fault == Fault::Leave) leave(plan);
-    if (plan.fault == Fault::Throw) return begin_between_throws(plan);
-    put(plan);
+    if (plan.fault == Fault::Throw)
+      begin_between_throws(plan);
+    else
+      put(plan);
+    return plan.fault;
   }
+  /// In a SharedRun: all rounds of the run have begun.
+  [[nodiscard]] bool is_over() const { return rounds_.agenda() != nullptr && rounds_.agenda()->is_over(); }
   /// Begins no more rounds. Blocks until the checks of this client are done; in the last client, until all rounds of
   /// all clients have been checked. After a violation it blocks only until all calls have been made.
   void finish();
@@ -107,9 +115,13 @@ class CollectiveClient {
   void shut_down(std::size_t device);
   void leave(const Plan& plan);
   void put(const Plan& plan);
+  [[nodiscard]] Fault begin_shared(const Plan& plan);
+  [[nodiscard]] std::shared_ptr<Round> append_shared(const Plan& plan, std::uint64_t number);
+  void call_some();
   [[nodiscard]] std::vector<std::shared_ptr<Round>> make_rounds(const Plan& plan, RoundLine& line, Random& random);
   [[nodiscard]] bool copy_at_once(const std::shared_ptr<Round>& round);
   void begin_between_throws(const Plan& plan);
+  void call_between_throws(const Plan& plan);
   void throw_on(std::size_t device, const Plan& plan, std::uint64_t step);
   void stall(std::size_t device);
 
@@ -121,7 +133,8 @@ class CollectiveClient {
   // or one that all clients share.
   [[nodiscard]] StreamId shared_stream() {
     const std::uint64_t choice = random_.below(4);
-    if (choice == 0 && options_.faults.throws == 0) return StreamId::current();
+    // A client that waits for its thread's own stream makes no calls; those of another process may wait for them.
+    if (choice == 0 && options_.faults.throws == 0 && !options_.shared) return StreamId::current();
     if (choice <= 1) return tickets_.truth().streams(tickets_.client())[Truth::round_stream];
     return streams_.shared(random_);
   }
@@ -192,11 +205,54 @@ void CollectiveClient<Backend>::put(const Plan& plan) {
     if (rounds_.append(made, plan.fault == Fault::Missing)) break;
     step();
   }
+  call_some();
+}
+
+template <class Backend>
+void CollectiveClient<Backend>::call_some() {
   const std::size_t calls = 2 + static_cast<std::size_t>(random_.below(options_.devices.size()));
   for (std::size_t i = 0; i < calls; ++i) make_call();
   begin_check();
   end_checks();
   while (checks_.size() >= max_checks && !gave_up()) step();
+}
+
+// Begins the next round of the agenda that has a rank of this process, instead of one of the plan's own.
+template <class Backend>
+Fault CollectiveClient<Backend>::begin_shared(const Plan& plan) {
+  while (!rounds_.has_room(options_.payload.largest) && !gave_up()) step();
+  if (gave_up()) return Fault::None;
+  std::shared_ptr<Round> begun;
+  const bool any = rounds_.agenda()->begin_next([&](std::uint64_t number) {
+    begun = append_shared(plan, number);
+    return begun != nullptr;
+  });
+  if (!any) step();
+  const bool own_fault = plan.fault == Fault::Stall || plan.fault == Fault::Throw;
+  if (plan.fault == Fault::Stall) stall(plan.device);
+  if (plan.fault == Fault::Throw) call_between_throws(plan);
+  call_some();
+  return own_fault ? plan.fault : any ? begun->fault : Fault::None;
+}
+
+// `plan`: of the client; its ticket names the round in reports.
+template <class Backend>
+std::shared_ptr<Round> CollectiveClient<Backend>::append_shared(const Plan& plan, std::uint64_t number) {
+  const Plan shared = rounds_.agenda()->plan(number);
+  Random random(shared.choice);
+  const bool vote = Agenda::is_vote(number);
+  RoundLine& line = vote ? rounds_.line_of_all() : rounds_.pick_line(shared.operation, random);
+  if (line.own == 0) return nullptr;
+  const std::shared_ptr<Round> round = make_rounds(shared, line, random).front();
+  round->ticket = tickets_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, Truth::round_stream);
+  round->agenda_number = number;
+  if (vote) {
+    round->vote = true;
+    round->wants_stop = rounds_.agenda()->wants_stop();
+    round->parts = {RoundPart{.type = ElementType::U32, .reduce = ReduceOperation::Max}};
+  }
+  static_cast<void>(rounds_.append({round}, false));  // no group rests in a SharedRun
+  return round;
 }
 
 template <class Backend>
@@ -210,8 +266,11 @@ std::vector<std::shared_ptr<Round>> CollectiveClient<Backend>::make_rounds(const
     auto round = std::make_shared<Round>(line.devices.size());
     round->operation = plan.operation;
     round->parts = plan_parts(plan, line.devices.size(), options_.reductions, random);
+    if (options_.shared) choose_rounded(round->parts, random);
     round->line = &line;
     round->ticket = tickets_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, Truth::round_stream);
+    round->fault_ticket = round->ticket;
+    if (options_.shared) round->fault_ticket.client = std::numeric_limits<std::uint16_t>::max();
     if (plan.fault == Fault::Missing || plan.fault == Fault::Mismatch) round->fault = plan.fault;
     round->faulty_rank = faulty;
     if (plan.fault == Fault::Poison) poison(*round);
@@ -266,11 +325,11 @@ void CollectiveClient<Backend>::call(Round& round, std::size_t rank) {
   Round::Clock::rep none = 0;
   round.first_call.compare_exchange_strong(none, Round::Clock::now().time_since_epoch().count(),
                                            std::memory_order_relaxed);
-  const std::size_t device = round.line->devices[rank];
+  const std::size_t device = *round.line->lanes[rank].device;
   Compute client = this->device(device).compute;
   pick_stream(mine, client);
   try {
-    RoundCall<Compute> made(client, options_.devices, round, rank, random_);
+    RoundCall<Compute> made(client, options_.ranks(), round, rank, random_);
     made.make();
     if (rounds_.timeout())
       client.device_handle().submit([self = round.shared_from_this(), rank](auto&) {
@@ -296,13 +355,15 @@ template <class Backend>
 void CollectiveClient<Backend>::follow_up(RoundCall<Compute>& made, Round& round, std::size_t rank,
                                           const Compute& client) {
   RoundRank& mine = round.ranks[rank];
+  if (round.vote) return;
   const bool sends = round.operation == Operation::Transfer && rank == 0;
   if (mine.exclusive && ((sends && breaks()) || random_.below(4) == 0)) made.overwrite_sources();
   if (random_.below(4) == 0)  // memory that the call still needs must not be reused (L11)
     static_cast<void>(client.create(Bytes::copy_of(overwriting(round.parts.front(), round.world_size(), rank))));
   if (mine.exclusive && !mine.overwritten && random_.below(4) == 0) made.use_result();
   if (!mine.exclusive) {
-    if (random_.below(8) == 0) mine.results.assign(mine.results.size(), std::nullopt);
+    // The digest needs all results.
+    if (!options_.shared && random_.below(8) == 0) mine.results.assign(mine.results.size(), std::nullopt);
     return;
   }
   if (random_.below(4) == 0) {
@@ -317,12 +378,17 @@ bool CollectiveClient<Backend>::begin_check() {
   if (checks_.size() >= max_checks) return false;
   const std::shared_ptr<Round> round = rounds_.take_called(random_);
   if (round == nullptr) return false;
-  bool may_wait = true;
+  bool may_wait = round->line->own == round->world_size();  // else other processes may wait for calls of this client
   for (std::size_t i = 0; i < round->world_size(); ++i) {
     RoundRank& rank = round->ranks[i];
     if (rank.synced) may_wait = false;  // perhaps with a round that lacks calls, which may be ours to make
     if (!rank.called || rank.refused != nullptr || rank.read.valid()) continue;
-    Compute client = device(round->line->devices[i]).compute;
+    Compute client = device(*round->line->lanes[i].device).compute;
+    // The read waits for calls of other processes, and no call of this one may wait for the read.
+    if (!rank.exclusive && options_.shared) {
+      rank.exclusive = true;
+      rank.stream = streams_.acquire(random_);
+    }
     client.set_stream(rank.exclusive ? rank.stream : shared_stream());
     try {
       request_results(*round, i, client);
@@ -432,9 +498,14 @@ void CollectiveClient<Backend>::throw_on(std::size_t device, const Plan& plan, s
 template <class Backend>
 void CollectiveClient<Backend>::begin_between_throws(const Plan& plan) {
   put(plan);
+  call_between_throws(plan);
+}
+
+template <class Backend>
+void CollectiveClient<Backend>::call_between_throws(const Plan& plan) {
   on_round_stream_ = true;
   const bool made = rounds_.call_next(random_, [&](Round& round, std::size_t rank) {
-    const std::size_t device = round.line->devices[rank];
+    const std::size_t device = *round.line->lanes[rank].device;
     throw_on(device, plan, 0);
     call(round, rank);
     throw_on(device, plan, 1);

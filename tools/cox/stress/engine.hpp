@@ -75,7 +75,7 @@ class Engine {
 
  private:
   [[nodiscard]] static Options with_what_there_is(Options options) {
-    if (options.devices.size() < 2) {
+    if (options.ranks().size() < 2) {
       options.mix = options.mix.without_collectives();
     } else if constexpr (requires { Backend::reductions(options.devices); }) {
       options.reductions = Backend::reductions(options.devices);
@@ -85,6 +85,7 @@ class Engine {
   void open();
   void work();
   void close();
+  void exchange_summaries();
   void check_memory();
   void check_closed();
   void check_counts();
@@ -123,13 +124,14 @@ Report Engine<Backend>::run(const std::atomic<bool>& interrupted, const Progress
   report_.payload = options_.payload;
   report_.rates = options_.faults;
   report_.begun = std::chrono::system_clock::now();
-  report_.devices = options_.devices;
+  report_.devices = options_.ranks();
   for (std::size_t i = 0; i < operation_count; ++i)
     report_.done[i] = options_.mix.weight(static_cast<Operation>(i)) > 0;
   const TimeoutScope timeout(options_.faults.missing > 0);
   work();
   Monitor monitor(options_, crew_, truth_, [this] { return queued(); });
   if (rounds_) monitor.set_check([this] { return rounds_->overdue(options_.patience / 2); });
+  if (options_.shared) monitor.set_stop([this] { rounds_->agenda()->request_stop(); });
   const Monitor::End end = monitor.watch(interrupted, progress);
   report_.seconds = monitor.seconds();
   report_.interrupted = end == Monitor::End::Interrupted;
@@ -169,7 +171,7 @@ void Engine<Backend>::open() {
                                format_byte_count(capacity) + " the most is " + format_byte_count(share / 16));
   }
   devices_.on_shutdown([this](std::size_t device) { exchanges_[device].clear(); });
-  if (options_.devices.size() > 1) rounds_ = std::make_unique<RoundBook>(options_, capacity / 16);
+  if (options_.ranks().size() > 1) rounds_ = std::make_unique<RoundBook>(options_, capacity / 16);
   for (std::uint32_t client = 0; client < options_.clients; ++client) {
     // work() replaces the first stream with the one of the client thread.
     for (StreamId& stream : truth_.streams(client)) stream = StreamId::allocate();
@@ -206,6 +208,7 @@ void Engine<Backend>::close() {
   exchanges_.clear();
   check_memory();
   if (options_.on_idle) options_.on_idle();
+  if (options_.shared) exchange_summaries();
   const ShutdownOutcome outcome = shutdown_all();
   if (outcome != ShutdownOutcome::Drained)
     truth_.violations().add(
@@ -227,6 +230,29 @@ void Engine<Backend>::close() {
   truth_.violations().add({.law = Law::Teardown,
                            .expected = std::to_string(threads_before_) + " threads, as before the run",
                            .got = std::move(got)});
+}
+
+// After a violation the other processes may not have the same rounds, and must not be waited for.
+template <class Backend>
+void Engine<Backend>::exchange_summaries() {
+  ProcessSummary own{.operations = crew_.operations(),
+                     .rounds = rounds_->checked(),
+                     .faults = crew_.faults(),
+                     .violations = truth_.violations().all().size(),
+                     .digest = rounds_->digest(),
+                     .peak_rss_bytes = peak_resident_bytes()};
+  for (const auto& client : clients_) own.explained_errors += client->explained();
+  report_.process = options_.shared->process;
+  report_.processes = {own};
+  report_.has_digest = options_.shared->rounds && rounds_->agenda()->is_complete();
+  if (!options_.shared->exchange || own.violations != 0) return;
+  try {
+    report_.processes = options_.shared->exchange(own);
+  } catch (...) {
+    truth_.violations().add({.law = Law::Errors,
+                             .expected = "all processes end the run without a violation",
+                             .got = describe(std::current_exception())});
+  }
 }
 
 template <class Backend>

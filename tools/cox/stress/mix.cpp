@@ -44,6 +44,13 @@ Mix Mix::without_collectives() const noexcept {
   return Mix(weights);
 }
 
+Mix Mix::only_collectives() const noexcept {
+  Weights weights = weights_;
+  for (std::size_t i = 0; i < operation_count; ++i)
+    if (!is_collective(static_cast<Operation>(i))) weights[i] = 0;
+  return Mix(weights);
+}
+
 Operation Mix::pick(Random& random) const noexcept {
   std::uint64_t left = random.below(total_);
   std::size_t index = 0;

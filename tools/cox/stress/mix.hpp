@@ -29,6 +29,7 @@ class Mix {
   [[nodiscard]] bool has_collectives() const noexcept;
   /// This mix without the operations that need several devices. At least one other weight must not be 0.
   [[nodiscard]] Mix without_collectives() const noexcept;
+  [[nodiscard]] Mix only_collectives() const noexcept;
   [[nodiscard]] Operation pick(Random& random) const noexcept;
 
  private:

@@ -25,7 +25,8 @@ Monitor::End Monitor::watch(const std::atomic<bool>& interrupted, const Progress
     report_violations();
     if (finished) return end;
     if (interrupted.load(std::memory_order_relaxed)) end = End::Interrupted;
-    if (end == End::Interrupted || time_is_up(ended_) || truth_.violations().any()) crew_.stop();
+    if (end == End::Interrupted || time_is_up(ended_)) stop_();
+    if (truth_.violations().any()) crew_.stop();
     if (const auto client = crew_.stuck(options_.patience)) {
       report_stuck(*client);
       report_violations();

@@ -26,6 +26,8 @@ class Monitor {
 
   /// Sets an additional check, which watch() calls at each poll. A violation that it returns is reported.
   void set_check(std::function<std::optional<Violation>()> check) { check_ = std::move(check); }
+  /// Sets how the run is ended when its time is up, or the user wants its end; default: the crew is stopped.
+  void set_stop(std::function<void()> stop) { stop_ = std::move(stop); }
   /// Blocks until all clients have finished or one is stuck, which is a violation.
   [[nodiscard]] End watch(const std::atomic<bool>& interrupted, const ProgressSink& progress);
 
@@ -47,6 +49,7 @@ class Monitor {
   Truth& truth_;
   std::function<std::size_t()> queued_;
   std::function<std::optional<Violation>()> check_;
+  std::function<void()> stop_ = [this] { crew_.stop(); };
   bool told_ = false;  // on_violation has been called
   Clock::time_point started_ = Clock::now();
   Clock::time_point ended_ = started_;

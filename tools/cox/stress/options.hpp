@@ -4,6 +4,7 @@
 #include <coxswain/tools/cox/stress/fault.hpp>
 #include <coxswain/tools/cox/stress/mix.hpp>
 #include <coxswain/tools/cox/stress/payload.hpp>
+#include <coxswain/tools/cox/stress/shared_run.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -28,7 +29,8 @@ enum class Reductions : std::uint8_t {
 struct Options {
   static constexpr std::uint32_t max_clients = 1024;
 
-  std::vector<DeviceId> devices;
+  std::vector<DeviceId> devices;                          ///< of this process
+  std::optional<SharedRun> shared;                        ///< Empty: the clients choose the rounds of collectives.
   std::optional<std::chrono::duration<double>> duration;  ///< The run ends after this time,
   std::optional<std::uint64_t> operations;                ///< or when all clients together have done so many.
   std::uint32_t clients = 8;
@@ -46,6 +48,9 @@ struct Options {
   std::function<void()> on_poll;
   /// Called once, on the thread of the run, when there is a violation, while the devices are still open.
   std::function<void()> on_violation;
+
+  /// The devices that have collectives together.
+  [[nodiscard]] const std::vector<DeviceId>& ranks() const noexcept { return shared ? shared->devices : devices; }
 };
 
 }  // namespace cox::stress

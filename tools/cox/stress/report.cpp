@@ -49,7 +49,31 @@ std::string faults(const Report& report) {
   return text.empty() ? text : text + "\n";
 }
 
+// Empty unless it was a SharedRun.
+std::string process_rows(const Report& report) {
+  if (report.processes.empty()) return {};
+  std::string text = formatted("%-14s %11s %10s %9s %9s %11s\n", "process", "operations", "rounds", "faults",
+                               "explained", "peak memory");
+  for (std::size_t i = 0; i < report.processes.size(); ++i) {
+    const ProcessSummary& each = report.processes[i];
+    const std::size_t number = report.processes.size() == 1 ? report.process : i;
+    text += formatted(
+        "%-14zu %11llu %10llu %9llu %9llu %11s\n", number, static_cast<unsigned long long>(each.operations),
+        static_cast<unsigned long long>(each.rounds), static_cast<unsigned long long>(each.faults),
+        static_cast<unsigned long long>(each.explained_errors), tools::short_byte_count(each.peak_rss_bytes).c_str());
+  }
+  if (report.has_digest)
+    text += formatted("digest of all results: %016llx\n", static_cast<unsigned long long>(report.digest()));
+  return text;
+}
+
 }  // namespace
+
+std::uint64_t Report::digest() const noexcept {
+  std::uint64_t sum = 0;
+  for (const ProcessSummary& each : processes) sum += each.digest;
+  return sum;
+}
 
 std::string table(const Report& report) {
   std::string text = formatted("%-14s %11s %10s %9s %9s %9s %11s\n", "operation", "count", "rate/s", "p50 us", "p99 us",
@@ -68,7 +92,7 @@ std::string table(const Report& report) {
             std::to_string(report.without_pinned_memory) + "\n";
   text += formatted("%.1f s, %u clients, ", report.seconds, report.clients) + device_names(report.devices) +
           "\npeak memory " + tools::short_byte_count(report.peak_rss_bytes) + ", seed " + std::to_string(report.seed) +
-          (report.interrupted ? ", interrupted" : "") + "\n";
+          (report.interrupted ? ", interrupted" : "") + "\n" + process_rows(report);
   return text;
 }
 

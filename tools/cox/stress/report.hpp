@@ -6,6 +6,7 @@
 #include <coxswain/tools/cox/stress/latencies.hpp>
 #include <coxswain/tools/cox/stress/mix.hpp>
 #include <coxswain/tools/cox/stress/payload.hpp>
+#include <coxswain/tools/cox/stress/shared_run.hpp>
 #include <coxswain/tools/cox/stress/violation.hpp>
 
 #include <array>
@@ -36,13 +37,18 @@ struct Report {
   Statistics statistics;  ///< Of all device threads together.
   std::vector<Violation> violations;
   std::uint64_t peak_rss_bytes = 0;
-  bool interrupted = false;  ///< Ended by the user.
-  bool abandoned = false;    ///< Clients are stuck and their threads still run: only _Exit is safe now.
+  std::uint16_t process = 0;              ///< in a SharedRun
+  std::vector<ProcessSummary> processes;  ///< In a SharedRun: of all, by number. After a violation only of this one.
+  bool has_digest = false;                ///< All rounds that the options name were done.
+  bool interrupted = false;               ///< Ended by the user.
+  bool abandoned = false;                 ///< Clients are stuck and their threads still run: only _Exit is safe now.
 
   [[nodiscard]] bool ok() const noexcept { return violations.empty(); }
   /// The resource that the process could not get (memory, threads, descriptors), if that ended the run; else empty. If
   /// it is not empty, the violations are its consequences.
   [[nodiscard]] std::string shortage() const;
+  /// Of the results of all ranks: a function of seed, number of devices, mix, payload and faults.
+  [[nodiscard]] std::uint64_t digest() const noexcept;
 };
 
 /// The table, the conservation line, memory and seed; several lines.

@@ -78,32 +78,44 @@ std::string json(const Report& report) {
   }
   Json violations = Json::array();
   for (const Violation& violation : report.violations) violations.push_back(violation_json(violation));
+  Json processes = Json::array();
+  for (const ProcessSummary& each : report.processes)
+    processes.push_back({{"operations", each.operations},
+                         {"rounds", each.rounds},
+                         {"faults", each.faults},
+                         {"explained_errors", each.explained_errors},
+                         {"peak_rss_bytes", each.peak_rss_bytes}});
   const Statistics& s = report.statistics;
-  const Json json{{"schema", 1},
-                  {"version", std::string(tools::version)},
-                  {"time", utc(report.begun)},
-                  {"host", host_name()},
-                  {"ok", report.ok()},
-                  {"interrupted", report.interrupted},
-                  {"shortage", report.shortage().empty() ? Json() : Json(report.shortage())},
-                  {"seed", std::to_string(report.seed)},
-                  {"clients", report.clients},
-                  {"mix", std::move(mix)},
-                  {"payload", {{"smallest", report.payload.smallest}, {"largest", report.payload.largest}}},
-                  {"fault_rates", std::move(rates)},
-                  {"faults", std::move(faults)},
-                  {"explained_errors", report.explained_errors},
-                  {"seconds", report.seconds},
-                  {"devices", std::move(devices)},
-                  {"operations", std::move(operations)},
-                  {"conservation",
-                   {{"accepted", s.accepted},
-                    {"completed", s.completed},
-                    {"failed", s.failed},
-                    {"cancelled", s.cancelled},
-                    {"expired", s.expired}}},
-                  {"violations", std::move(violations)},
-                  {"peak_rss_bytes", report.peak_rss_bytes}};
+  Json json{{"schema", 1},
+            {"version", std::string(tools::version)},
+            {"time", utc(report.begun)},
+            {"host", host_name()},
+            {"ok", report.ok()},
+            {"interrupted", report.interrupted},
+            {"shortage", report.shortage().empty() ? Json() : Json(report.shortage())},
+            {"seed", std::to_string(report.seed)},
+            {"clients", report.clients},
+            {"mix", std::move(mix)},
+            {"payload", {{"smallest", report.payload.smallest}, {"largest", report.payload.largest}}},
+            {"fault_rates", std::move(rates)},
+            {"faults", std::move(faults)},
+            {"explained_errors", report.explained_errors},
+            {"seconds", report.seconds},
+            {"devices", std::move(devices)},
+            {"operations", std::move(operations)},
+            {"conservation",
+             {{"accepted", s.accepted},
+              {"completed", s.completed},
+              {"failed", s.failed},
+              {"cancelled", s.cancelled},
+              {"expired", s.expired}}},
+            {"violations", std::move(violations)},
+            {"peak_rss_bytes", report.peak_rss_bytes}};
+  if (!report.processes.empty()) {
+    json["process"] = report.process;
+    json["processes"] = std::move(processes);
+    if (report.has_digest) json["digest"] = std::to_string(report.digest());
+  }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

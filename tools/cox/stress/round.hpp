@@ -34,6 +34,8 @@ struct RoundPart {
   std::size_t root = 0;   ///< Rank.
   std::size_t count = 1;  ///< Elements of the smaller of a rank's buffers.
   std::uint64_t seed = 0;
+  /// A reduction of floats that are no whole numbers: its result depends on the order in which it is computed.
+  bool rounded = false;
 
   friend bool operator==(const RoundPart&, const RoundPart&) = default;
 };
@@ -62,6 +64,8 @@ struct Round : std::enable_shared_from_this<Round> {
   std::uint64_t number = 0;  ///< In its line, ascending.
   std::size_t bytes = 0;     ///< Approximate size of one rank's buffers.
   Ticket ticket;             ///< Of the client that began it.
+  Ticket fault_ticket;       ///< Whose client and sequence an injected fault names: the same in all processes.
+  std::optional<std::uint64_t> agenda_number;  ///< In a SharedRun.
   Fault fault = Fault::None;
   std::size_t faulty_rank = 0;            ///< Of Missing, Mismatch and Poison.
   Future<void> poisoning;                 ///< Of Poison: a sync after the operation that fails.
@@ -83,6 +87,10 @@ struct Round : std::enable_shared_from_this<Round> {
   /// Relaxed: only times.
   std::atomic<Clock::rep> first_call{0};
   std::vector<std::atomic<Clock::rep>> arrivals;
+
+  /// Whether this is a vote of the agenda.
+  bool vote = false;
+  bool wants_stop = false;  ///< The vote of this process.
 
   explicit Round(std::size_t world_size) : ranks(world_size), arrivals(world_size) {}
 

@@ -3,6 +3,7 @@
 #include <coxswain/tools/cox/stress/round_values.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -24,9 +25,11 @@ RoundBook::RoundBook(const Options& options, std::size_t most_bytes)
       most_rounds_(most_rounds(options.clients)),
       working_(options.clients),
       timeout_(options.faults.missing > 0 ? std::optional(short_timeout) : std::nullopt) {
+  if (options.shared) agenda_.emplace(options);
+  const std::size_t first_own = options.shared ? options.shared->first_own : 0;
   constexpr std::uint64_t part = 0x5E75;
   Random random(Random::derived(options.seed, part));
-  const auto add_line = [this](RoundGroup& group, DeviceSet devices, bool transfers) {
+  const auto add_line = [&](RoundGroup& group, DeviceSet devices, bool transfers) {
     RoundLine& line = lines_.emplace_back();
     line.group = &group;
     line.devices = std::move(devices);
@@ -35,13 +38,17 @@ RoundBook::RoundBook(const Options& options, std::size_t most_bytes)
       RoundLane& lane = line.lanes.emplace_back();
       lane.line = &line;
       lane.rank = rank;
+      const std::size_t device = line.devices[rank];
+      if (device < first_own || device >= first_own + options.devices.size()) continue;
+      lane.device = device - first_own;
+      ++line.own;
       lanes_.push_back(&lane);
     }
     (transfers ? transfers_ : collectives_).push_back(&line);
   };
-  for (DeviceSet& set : choose_device_sets(options.devices.size(), random)) {
+  for (DeviceSet& set : choose_device_sets(options.ranks().size(), random)) {
     std::vector<DeviceId> ids;
-    for (const std::size_t device : set) ids.push_back(options.devices[device]);
+    for (const std::size_t device : set) ids.push_back(options.ranks()[device]);
     RoundGroup& group = groups_.emplace_back(CommunicationId(ids), set);
     add_line(group, set, false);
     if (set.size() != 2 || transfers_.size() >= most_ways) continue;
@@ -69,7 +76,7 @@ bool RoundBook::has_room(std::size_t bytes) const noexcept {
 
 void RoundBook::open(const std::shared_ptr<Round>& round, RoundLine& line) {
   round->number = line.next++;
-  round->calls_left.store(round->world_size(), std::memory_order_relaxed);
+  round->calls_left.store(line.own, std::memory_order_relaxed);
   ++line.group->open;
   open_count_.fetch_add(1, std::memory_order_relaxed);
   round->bytes = bytes_of(*round);
@@ -88,7 +95,7 @@ bool RoundBook::append(const std::vector<std::shared_ptr<Round>>& rounds, bool r
     const bool one_misses = round->fault == Fault::Missing && round->missing_before == nullptr;
     if (one_misses) round->calls_left.fetch_sub(1, std::memory_order_relaxed);
     for (RoundLane& lane : line.lanes) {
-      if (one_misses && lane.rank == round->faulty_rank) continue;
+      if (!lane.device || (one_misses && lane.rank == round->faulty_rank)) continue;
       const std::lock_guard in_lane(lane.mutex);
       lane.pending.push_back(round);
       lane.size.store(lane.pending.size(), std::memory_order_relaxed);
@@ -125,6 +132,7 @@ RoundGroup* RoundBook::ended(const Round& round) {
     const std::lock_guard lock(mutex_);
     std::erase_if(open_, [&](const auto& each) { return each.get() == &round; });
   }
+  checked_.fetch_add(1, std::memory_order_relaxed);
   open_bytes_.fetch_sub(round.bytes, std::memory_order_relaxed);
   RoundGroup& group = *round.line->group;
   const std::lock_guard lock(group.mutex);
@@ -236,6 +244,17 @@ bool RoundBook::may_time_out(const Round& round) const {
   });
 }
 
+void RoundBook::add_to_digest(const Round& round, std::size_t rank, std::size_t part,
+                              std::span<const std::byte> result) {
+  std::uint64_t hash = Random::derived(Random::derived(*round.agenda_number, rank), part);
+  for (std::size_t at = 0; at < result.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, result.data() + at, std::min(sizeof(word), result.size() - at));
+    hash = Random::derived(hash, word);
+  }
+  digest_.fetch_add(hash, std::memory_order_relaxed);
+}
+
 std::optional<Violation> RoundBook::overdue(std::chrono::steady_clock::duration patience) const {
   std::shared_ptr<Round> oldest;
   {
@@ -252,7 +271,7 @@ std::optional<Violation> RoundBook::overdue(std::chrono::steady_clock::duration 
       .expected = std::string(to_string(oldest->operation)) + " of " + oldest->line->group->id.to_string() + " ends",
       .got = std::move(got),
       .client = oldest->ticket.client,
-      .device = options_.devices[oldest->line->devices.front()],
+      .device = device(oldest->line->devices.front()),
       .stream = {},
       .sequence = oldest->ticket.sequence};
 }

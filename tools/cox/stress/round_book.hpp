@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/tools/cox/stress/agenda.hpp>
 #include <coxswain/tools/cox/stress/device_sets.hpp>
 #include <coxswain/tools/cox/stress/options.hpp>
 #include <coxswain/tools/cox/stress/round.hpp>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -42,7 +44,8 @@ struct RoundGroup {
 struct RoundLane {
   RoundLine* line = nullptr;
   std::size_t rank = 0;
-  std::mutex mutex;                            ///< Held during a call, so that calls are made in order.
+  std::optional<std::size_t> device{};  ///< Index into Options::devices; empty: of another process, never called.
+  std::mutex mutex;                     ///< Held during a call, so that calls are made in order.
   std::deque<std::shared_ptr<Round>> pending;  // guarded by mutex
   std::atomic<std::size_t> size{0};            ///< Of `pending`. Relaxed: a hint.
 };
@@ -51,9 +54,10 @@ struct RoundLane {
 /// its devices to another.
 struct RoundLine {
   RoundGroup* group = nullptr;
-  DeviceSet devices;  ///< By rank; for transfers: source, destination.
+  DeviceSet devices;  ///< By rank, indices into Options::ranks(); for transfers: source, destination.
   bool transfers = false;
   std::deque<RoundLane> lanes;  ///< By rank.
+  std::size_t own = 0;          ///< How many of them belong to this process.
   // guarded by group->mutex:
   std::uint64_t next = 1;
   /// Rounds from this one on have timed out.
@@ -77,6 +81,16 @@ class RoundBook {
   RoundBook& operator=(const RoundBook&) = delete;
 
   [[nodiscard]] RoundLine& pick_line(Operation operation, Random& random);
+  /// The collectives of all devices.
+  [[nodiscard]] RoundLine& line_of_all() noexcept { return *collectives_.front(); }
+  /// Null unless the run is a SharedRun.
+  [[nodiscard]] Agenda* agenda() noexcept { return agenda_ ? &*agenda_ : nullptr; }
+  [[nodiscard]] DeviceId device(std::size_t index) const { return options_.ranks()[index]; }
+  /// Adds a result to the digest of the run, which does not depend on the order of the calls.
+  void add_to_digest(const Round& round, std::size_t rank, std::size_t part, std::span<const std::byte> result);
+  [[nodiscard]] std::uint64_t digest() const noexcept { return digest_.load(std::memory_order_relaxed); }
+  /// Rounds that have been checked.
+  [[nodiscard]] std::uint64_t checked() const noexcept { return checked_.load(std::memory_order_relaxed); }
   /// Whether the limits on open rounds and their bytes allow another round.
   [[nodiscard]] bool has_room(std::size_t bytes) const noexcept;
   /// Appends rounds of one line in order, each to the lane of every rank that takes part; false if the group rests.
@@ -146,6 +160,9 @@ class RoundBook {
   std::vector<RoundLane*> lanes_;
   template <class F>
   void for_each_group_of(std::size_t device, const F& f);
+  std::optional<Agenda> agenda_;
+  std::atomic<std::uint64_t> digest_{0};  // relaxed: a sum
+  std::atomic<std::uint64_t> checked_{0};
   std::atomic<std::size_t> open_count_{0};
   std::atomic<std::size_t> open_bytes_{0};
   std::mutex shutdowns_;                        // locked before all others
@@ -184,7 +201,7 @@ bool RoundBook::append_and_call(const std::shared_ptr<Round>& round, const Call&
   }
   open(round, line);
   call(*round);
-  for (std::size_t rank = 0; rank < line.lanes.size(); ++rank) called(round);
+  for (std::size_t rank = 0; rank < line.own; ++rank) called(round);
   return true;
 }
 

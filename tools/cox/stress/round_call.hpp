@@ -92,7 +92,7 @@ class RoundCall {
     Compute other = client_;
     other.set_stream(StreamId::allocate());
     const Handle& source = buffers_.front().source;
-    const Ticket& ticket = round_.ticket;
+    const Ticket& ticket = round_.fault_ticket;
     if (random_.below(2) == 0) {
       KernelsOf<Compute>::launch_failing(other, {.handle = source, .expected = {}}, ticket.client, ticket.sequence);
     } else {
@@ -118,6 +118,10 @@ class RoundCall {
   Buffers prepare(const RoundPart& part) {
     const std::size_t from = source_bytes(part, ranks(), rank_);
     const std::size_t to = result_bytes(part, ranks(), rank_);
+    if (round_.vote) {
+      const std::uint32_t stop = round_.wants_stop ? 1 : 0;
+      return {.source = client_.create(Bytes::copy_of(std::array{stop})), .destination = client_.empty(to)};
+    }
     if (from == 0) return {.source = {}, .destination = to == 0 ? Handle() : client_.empty(to)};
     const ByteVector content = source_of(part, ranks(), rank_);
     const bool can_be_in_place = to > 0 && part.operation != CollectiveOperation::AllToAll;

@@ -110,12 +110,18 @@ class RoundCheck {
 
  private:
   [[nodiscard]] std::string faulty_device() const {
-    return truth_.device(round_.line->devices[round_.faulty_rank]).id.to_string();
+    return book_.device(round_.line->devices[round_.faulty_rank]).to_string();
+  }
+  // As faulty_device(), but a device of this process has another name in its own operations.
+  [[nodiscard]] std::vector<std::string> names_of_faulty_device() const {
+    const std::optional<std::size_t> own = round_.line->lanes[round_.faulty_rank].device;
+    if (!own) return {faulty_device()};
+    return {faulty_device(), truth_.device(*own).id.to_string()};
   }
   [[nodiscard]] std::vector<std::string> shutdowns() const {
     std::vector<std::string> causes;
     for (const std::size_t device : round_.line->devices)
-      causes.push_back(truth_.device(device).id.to_string() + " was shut down");
+      causes.push_back(book_.device(device).to_string() + " was shut down");
     return causes;
   }
   [[nodiscard]] bool must_fail() const {
@@ -145,15 +151,26 @@ class RoundCheck {
     if (cause == nullptr) return false;
     if (round_.fault == Fault::Missing)
       return is_collective_error(cause, Kind::Timeout, {faulty_device() + " is missing"});
+    // If requests of two processes differ, the error names the processes.
+    if (round_.fault == Fault::Mismatch && round_.agenda_number && is_collective_error(cause, Kind::Mismatch, {}))
+      return true;
     if (round_.fault == Fault::Mismatch &&
         is_collective_error(cause, Kind::Mismatch, {faulty_device() + " and ", " and " + faulty_device()}))
       return true;
-    if (round_.fault == Fault::Poison && is_collective_error(cause, Kind::RankFailed, {faulty_device()}) &&
-        is_of_fault(cause, round_.ticket.client, round_.ticket.sequence))
+    if (round_.fault == Fault::Poison && is_collective_error(cause, Kind::RankFailed, names_of_faulty_device()) &&
+        is_of_injected_fault(cause))
       return true;
     if (!is_collective_error(cause, Kind::Timeout, {}) || !book_.may_time_out(round_)) return false;
     book_.broken(round_);
     return true;
+  }
+
+  // Of a rank of another process only the text of the cause is known.
+  [[nodiscard]] bool is_of_injected_fault(const std::exception_ptr& error) const {
+    const auto& [client, sequence] = std::pair(round_.fault_ticket.client, round_.fault_ticket.sequence);
+    if (round_.line->lanes[round_.faulty_rank].device) return is_of_fault(error, client, sequence);
+    const std::string fault = "fault of client " + std::to_string(client) + ", " + to_string(sequence);
+    return describe(error).find(fault) != std::string::npos;
   }
 
   // L14: a value that another stream computes from a result is right, or its read fails with the same cause.
@@ -161,13 +178,14 @@ class RoundCheck {
     if (outcome.dependent_error != nullptr) {
       const std::exception_ptr one = only_cause(outcome.dependent_error);
       const std::exception_ptr& cause = one != nullptr ? one : outcome.dependent_error;
-      if (round_.fault == Fault::Poison && is_of_fault(cause, round_.ticket.client, round_.ticket.sequence)) return;
+      if (round_.fault == Fault::Poison && is_of_injected_fault(cause)) return;
       if (!explains(cause))
         violated(Law::Poison, rank, "a kernel that depends on the result: " + expectation(),
                  describe(outcome.dependent_error));
     } else if (!outcome.dependent.empty()) {
       if (must_fail())
         return violated(Law::Poison, rank, "a kernel that depends on the result: " + expectation(), "no error");
+      if (round_.parts.front().rounded) return;
       compare(rank, 0, values_of(0).result_of(rank), outcome.dependent.front().span());
     }
   }
@@ -181,19 +199,29 @@ class RoundCheck {
       error = std::current_exception();
     }
     if (round_.shaken.load(std::memory_order_acquire)) return;
-    check_surfaced(truth_, round_.ticket, {round_.ticket.sequence}, error);
+    check_surfaced(truth_, round_.fault_ticket, {round_.fault_ticket.sequence}, error);
   }
 
   void check_values(std::size_t rank, const std::vector<Bytes>& values) {
     if (must_fail()) return violated(Law::Errors, rank, expectation(), "no error");
+    if (round_.vote) return check_vote(values);
     std::size_t next = 0;
     for (std::size_t part = 0; part < round_.parts.size(); ++part) {
       if (!round_.ranks[rank].results[part]) continue;
-      const ByteVector expected = round_.ranks[rank].overwritten
-                                      ? overwriting(round_.parts[part], round_.world_size(), rank)
-                                      : values_of(part).result_of(rank);
-      compare(rank, part, expected, values[next++].span());
+      const std::span<const std::byte> got = values[next++].span();
+      const bool overwritten = round_.ranks[rank].overwritten;
+      if (round_.agenda_number && !overwritten) book_.add_to_digest(round_, rank, part, got);
+      if (round_.parts[part].rounded && !overwritten) continue;  // the digests of two runs are compared
+      const ByteVector expected =
+          overwritten ? overwriting(round_.parts[part], round_.world_size(), rank) : values_of(part).result_of(rank);
+      compare(rank, part, expected, got);
     }
+  }
+
+  void check_vote(const std::vector<Bytes>& values) {
+    std::uint32_t stop = 0;
+    std::memcpy(&stop, values.front().span().data(), sizeof stop);
+    book_.agenda()->decide(*round_.agenda_number, stop != 0);
   }
 
   void compare(std::size_t rank, std::size_t part, const ByteVector& expected, std::span<const std::byte> got) {
@@ -220,7 +248,7 @@ class RoundCheck {
                              .expected = std::move(expected),
                              .got = std::move(got),
                              .client = round_.ticket.client,
-                             .device = truth_.device(round_.line->devices[rank]).id,
+                             .device = book_.device(round_.line->devices[rank]),
                              .stream = round_.ranks[rank].stream.number(),
                              .sequence = round_.ticket.sequence});
   }

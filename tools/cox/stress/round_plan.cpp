@@ -58,6 +58,15 @@ RoundPart plan_part(CollectiveOperation operation, std::size_t bytes, const Exac
 
 }  // namespace
 
+void choose_rounded(std::vector<RoundPart>& parts, Random& random) {
+  for (RoundPart& part : parts) {
+    const bool is_float = part.type == ElementType::F16 || part.type == ElementType::BF16 ||
+                          part.type == ElementType::F32 || part.type == ElementType::F64;
+    const bool adds = part.reduce == ReduceOperation::Sum || part.reduce == ReduceOperation::Mean;
+    part.rounded = facts_of(part.operation).reduces && is_float && adds && random.below(2) == 0;
+  }
+}
+
 std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, Reductions reductions, Random& random) {
   constexpr std::array others{CollectiveOperation::AllReduce, CollectiveOperation::Reduce, CollectiveOperation::Barrier,
                               CollectiveOperation::Broadcast};

@@ -14,4 +14,7 @@ namespace cox::stress {
 [[nodiscard]] std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, Reductions reductions,
                                                 Random& random);
 
+/// Makes some of the reductions of floats ones whose results depend on the order in which they are computed.
+void choose_rounded(std::vector<RoundPart>& parts, Random& random);
+
 }  // namespace cox::stress

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -201,6 +202,30 @@ ByteVector whole_numbers(const RoundPart& part, std::size_t ranks, std::size_t r
   return bytes_of(elements);
 }
 
+// A random sign, an exponent near 0 and a random mantissa.
+template <class T>
+T any_fraction(std::uint64_t random) {
+  const double value = std::ldexp(1 + static_cast<double>(random >> 12U) * 0x1p-52, static_cast<int>(random & 7U) - 4);
+  const double fraction = (random & 8U) != 0 ? value : -value;
+  if constexpr (std::is_same_v<T, Brain>) {
+    return {static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(fraction)) >> 16U)};
+  } else if constexpr (std::is_same_v<T, Half>) {
+    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(fraction));
+    const std::uint32_t exponent = ((bits >> 23U) & 0xFFU) - 127 + 15;
+    return {static_cast<std::uint16_t>((bits >> 16U & 0x8000U) | exponent << 10U | (bits >> 13U & 0x3FFU))};
+  } else {
+    return static_cast<T>(fraction);
+  }
+}
+
+template <class T>
+ByteVector fractions(const RoundPart& part, std::size_t rank, std::size_t size) {
+  Random random(Random::derived(part.seed, rank));
+  std::vector<T> elements(size / sizeof(T));
+  for (T& element : elements) element = any_fraction<T>(random.next());
+  return bytes_of(elements);
+}
+
 template <class T>
 ByteVector reduce_floats(const RoundPart& part, const std::vector<ByteVector>& sources) {
   std::vector<T> result = elements_of<T>(sources.front());
@@ -286,7 +311,8 @@ ByteVector source_of(const RoundPart& part, std::size_t ranks, std::size_t rank)
   if (reduces(part))
     with_type(part.type, [&](auto element) {
       using T = decltype(element);
-      if constexpr (is_float<T>) whole = whole_numbers<T>(part, ranks, rank, size);
+      if constexpr (is_float<T>)
+        whole = part.rounded ? fractions<T>(part, rank, size) : whole_numbers<T>(part, ranks, rank, size);
     });
   if (whole) return std::move(*whole);
   Random random(Random::derived(part.seed, rank));

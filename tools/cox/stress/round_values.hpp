@@ -14,10 +14,11 @@ using ByteVector = std::vector<std::byte>;
 [[nodiscard]] std::size_t result_bytes(const RoundPart& part, std::size_t ranks, std::size_t rank);
 
 /// The content of a rank's source. For reductions of floats it consists of small whole numbers, chosen so that the
-/// result is a small whole number, too. The result is then exact in any type and order of computation.
+/// result is a small whole number, too. The result is then exact in any type and order of computation. In a rounded
+/// part it consists of fractions instead.
 [[nodiscard]] ByteVector source_of(const RoundPart& part, std::size_t ranks, std::size_t rank);
 
-/// The results that the ranks must receive: recomputed on the CPU, without code of the library.
+/// The results that the ranks must receive: recomputed on the CPU, without code of the library. Not of rounded parts.
 class RoundValues {
  public:
   RoundValues(const RoundPart& part, std::size_t ranks);
