@@ -16,7 +16,6 @@ using cox::WorldMember;
 using cox::test::message_of;
 using cox::tools::merge_traces;
 using cox::tools::ProcessTrace;
-using nlohmann::json;
 
 namespace {
 
@@ -35,12 +34,12 @@ ProcessTrace trace_of(const std::string& file, const WorldMember& member, std::u
   std::ostringstream out;
   cox::trace::write_chrome_trace(out, recording);
   cox::set_world_member({});
-  return {.file = file, .json = json::parse(out.str())};
+  return {.file = file, .json = nlohmann::json::parse(out.str())};
 }
 
-std::vector<json> named(const json& merged, const std::string& name) {
-  std::vector<json> found;
-  for (const json& event : merged["traceEvents"])
+std::vector<nlohmann::json> named(const nlohmann::json& merged, const std::string& name) {
+  std::vector<nlohmann::json> found;
+  for (const nlohmann::json& event : merged["traceEvents"])
     if (event["name"] == name) found.push_back(event);
   return found;
 }
@@ -48,7 +47,7 @@ std::vector<json> named(const json& merged, const std::string& name) {
 }  // namespace
 
 TEST_CASE("Traces of the processes of a world are merged on one clock, the rows of each under its number") {
-  const json merged = merge_traces(
+  const nlohmann::json merged = merge_traces(
       {trace_of("b", {.process = 1, .processes = 2, .host = "node1", .clock_offset = 500'000, .clock_error = 900},
                 100'000),
        trace_of("a", {.process = 0, .processes = 2, .host = "node0"}, 610'000)});
@@ -71,11 +70,12 @@ TEST_CASE("What cannot be merged is named") {
   const WorldMember member{.process = 1, .processes = 2, .host = "node1"};
   CHECK_THAT(message_of([&] { static_cast<void>(merge_traces({trace_of("a", member, 1), trace_of("b", member, 1)})); }),
              ContainsSubstring("'b' is of the same process as 'a'"));
-  CHECK_THAT(message_of([] { static_cast<void>(merge_traces({{.file = "c", .json = json::array()}})); }),
+  CHECK_THAT(message_of([] { static_cast<void>(merge_traces({{.file = "c", .json = nlohmann::json::array()}})); }),
              ContainsSubstring("'c' is no trace"));
-  CHECK_THAT(
-      message_of([] { static_cast<void>(merge_traces({{.file = "d", .json = {{"traceEvents", json::array()}}}})); }),
-      ContainsSubstring("'d' was not written by a process of a world"));
+  CHECK_THAT(message_of([] {
+               static_cast<void>(merge_traces({{.file = "d", .json = {{"traceEvents", nlohmann::json::array()}}}}));
+             }),
+             ContainsSubstring("'d' was not written by a process of a world"));
   ProcessTrace broken = trace_of("e", member, 1);
   broken.json["traceEvents"].push_back({{"name", "x"}, {"pid", "one"}});
   CHECK_THAT(message_of([&] { static_cast<void>(merge_traces({broken})); }), ContainsSubstring("'e' is no trace"));
