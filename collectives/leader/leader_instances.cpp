@@ -74,9 +74,10 @@ Leader::Fault Leader::on(std::uint16_t process, Open& open) {
   if (opening.bindings.size() >= max_sequences)
     return fmt::format("it has more than {} communicators and directions of transfers open", max_sequences);
   if (Fault fault = check_group(process, open)) return fault;
+  if (groups_.size() == options_.max_groups && !group_of_.contains(open.devices))
+    return fmt::format("the world has more than {} groups", groups_.size());
   const auto [known, is_new] = group_of_.try_emplace(open.devices, groups_.size());
   if (is_new) {
-    if (groups_.size() == options_.max_groups) return fmt::format("the world has more than {} groups", groups_.size());
     Group group{.devices = open.devices};
     for (const DeviceId device : open.devices)
       group.processes.push_back(static_cast<std::uint16_t>(device.process - 1));

@@ -2,6 +2,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -23,7 +24,10 @@ void set_options(boost::asio::ip::tcp::socket& socket) {
   error_code ignored;
   socket.non_blocking(true, ignored);
   socket.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+  close_on_exec(socket.native_handle());
 }
+
+void close_on_exec(int descriptor) noexcept { static_cast<void>(::fcntl(descriptor, F_SETFD, FD_CLOEXEC)); }
 
 std::vector<std::byte> frame_of(const Message& message) {
   const std::vector<std::byte> encoded = encode(message);
@@ -73,6 +77,7 @@ void ControlLink::start(Handlers handlers) {
 void ControlLink::restart(Handlers handlers) {
   // The former ones may be running, so they are destroyed later.
   boost::asio::post(socket_.get_executor(), [former = std::exchange(handlers_, std::move(handlers))] {});
+  largest_ = max_frame;
 }
 
 void ControlLink::send(const Message& message) { static_cast<void>(queue_.push({.head = frame_of(message)})); }
@@ -130,6 +135,7 @@ void ControlLink::close() noexcept {
   queue_.flush();
   static_cast<void>(queue_.close());
   error_code ignored;
+  socket_.shutdown(Socket::shutdown_both, ignored);  // also if a forked process has a copy of the descriptor
   socket_.close(ignored);
 }
 

@@ -73,6 +73,9 @@ inline constexpr std::chrono::milliseconds accept_again_after{50};
 
 /// What the sockets of a world have in common: they do not block, and small messages are not delayed.
 void set_options(boost::asio::ip::tcp::socket& socket);
+/// Other programs that this process starts do not inherit it: they would keep a connection open whose process has
+/// ended.
+void close_on_exec(int descriptor) noexcept;
 /// The message as it is sent: its length, then its bytes.
 [[nodiscard]] std::vector<std::byte> frame_of(const Message& message);
 inline constexpr std::size_t length_bytes = 4;

@@ -62,6 +62,7 @@ void DataLink::close() noexcept {
   if (std::exchange(closed_, true)) return;
   static_cast<void>(queue_.close());
   error_code ignored;
+  socket_.shutdown(Socket::shutdown_both, ignored);  // also if a forked process has a copy of the descriptor
   socket_.close(ignored);
 }
 

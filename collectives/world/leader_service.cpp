@@ -17,7 +17,7 @@ using boost::asio::ip::address;
 using boost::system::error_code;
 using std::chrono::steady_clock;
 
-constexpr std::size_t most_hello = 32'768;       // bytes of a Hello: its devices have at most 24 KiB
+constexpr std::size_t most_hello = 32'768;  // bytes of a Hello: its devices have at most 24 KiB
 constexpr std::chrono::seconds successor_connects_within{30};
 
 }  // namespace
@@ -34,6 +34,7 @@ LeaderService::LeaderService(boost::asio::io_context& io, LeaderServiceOptions o
 void LeaderService::listen(const address& address) {
   try {
     acceptor_.open(address.is_v6() ? Tcp::v6() : Tcp::v4());
+    close_on_exec(acceptor_.native_handle());
     acceptor_.bind(Tcp::endpoint(address, 0));
     acceptor_.listen();
   } catch (const boost::system::system_error& error) {
@@ -112,8 +113,9 @@ void LeaderService::receive_hello(const Link& link, Message message) {
     if (!options_.own && is_complete()) start();
     return;
   }
-  // Its predecessor may have ended a moment ago.
+  // Its predecessor may have ended a moment ago, or still wait for its turn to join.
   if (leader_->is_present(process)) lose(process, Kind::ProcessGone, "it has a successor");
+  drop_successor(process);
   link->restart({.received = [](const Message&) {},  // it waits for its Welcome
                  .ended =
                      [this, link = link.get()](const std::string&) {
@@ -151,7 +153,8 @@ std::string LeaderService::objection_to(const Hello& hello) const {
   if (hello.facts.restart <= known.restart)
     return fmt::format("process {} has joined already: {}, pid {}, restart {}", hello.process, known.host, known.pid,
                        known.restart);
-  if (std::ranges::find(successors_, hello.process, &Successor::process) != successors_.end())
+  if (const auto other = std::ranges::find(successors_, hello.process, &Successor::process);
+      other != successors_.end() && hello.facts.restart <= other->facts.restart)
     return fmt::format("process {} has a successor already", hello.process);
   if (hello.facts.devices != known.devices)
     return fmt::format("process {} had other devices before it was restarted", hello.process);
@@ -184,6 +187,15 @@ void LeaderService::start() {
     if (link) link->send(leader_->welcome());
 }
 
+void LeaderService::drop_successor(std::uint16_t process) {
+  const auto found = std::ranges::find(successors_, process, &Successor::process);
+  if (found == successors_.end()) return;
+  if (found == successors_.begin()) is_welcomed_ = false;
+  const Link link = found->link;
+  successors_.erase(found);
+  link->close();
+}
+
 // The others connect to it as soon as it connects to them, so one at a time: it must know all of them.
 void LeaderService::welcome_next_successor() {
   if (successors_.empty() || is_welcomed_) return;
@@ -200,7 +212,8 @@ void LeaderService::welcome_next_successor() {
                        welcome_next_successor();
                      }});
   link->send(leader_->welcome());
-  connecting_.expires_after(successor_connects_within);
+  // Longer than it takes to find a silent process, which does not answer it.
+  connecting_.expires_after(options_.silence + successor_connects_within);
   connecting_.async_wait([this, weak = std::weak_ptr(link)](const error_code& failed) {
     const Link late = weak.lock();
     if (failed || !is_welcomed_ || successors_.front().link != late) return;
@@ -301,7 +314,8 @@ void LeaderService::send_heartbeats(Time now, Time running_since) {
     if (link == nullptr) continue;
     send_heartbeat(process);
     const Time heard = std::max(link->last_heard(), running_since);
-    if (silences_[process].is_too_long(name(process), heard, leader_->awaits(process), options_.silence, now))
+    if (silences_[process].is_too_long(name(process), heard, leader_->awaits(process) || is_welcomed_, options_.silence,
+                                       now))
       lose(process, Kind::ProcessSilent,
            fmt::format("it has been silent for {:.1f} s (setting world.silence)",
                        std::chrono::duration<double>(now - link->last_heard()).count()));

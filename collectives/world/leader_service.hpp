@@ -97,6 +97,7 @@ class LeaderService {
   void welcome_next_successor();
   void receive(std::uint16_t process, Message message);
   void complete_successor();
+  void drop_successor(std::uint16_t process);
   void lose(std::uint16_t process, Kind kind, const std::string& text);
   void send_heartbeat(std::uint16_t process);
   void send_outgoing();

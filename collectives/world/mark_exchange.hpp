@@ -25,10 +25,15 @@ class MarkExchange final : public NcclExchange {
   [[nodiscard]] bool handle(const Message& message);
   /// The world is lost: no process will note anything any more. Later marks are noted at once.
   void lose_all() noexcept;
+  /// Whether a mark has not been noted by all.
+  [[nodiscard]] bool is_pending() const noexcept {
+    const std::lock_guard lock(mutex_);
+    return !pending_.empty();
+  }
 
  private:
   const std::function<void(Message)> send_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::uint64_t, UniqueFunction<void()>> pending_;  // by id; guarded by mutex_, as all below
   std::uint64_t last_ = 0;
   bool is_lost_ = false;

@@ -71,6 +71,7 @@ World World::join(const std::vector<DeviceId>& devices, const WorldOptions& opti
   set_world_member(WorldMember{.process = place.process, .processes = place.processes, .host = place.host});
   session->join();
   of_process.session = session;
+  if (place.process == 0 && place.rendezvous.kind != Rendezvous::Kind::Leader) set_world_clock(0, 0);  // it leads
   detail::set_own_process(static_cast<std::uint16_t>(place.process + 1));
   detail::RankExchange::set_of_process(&session->exchange());
   detail::NcclExchange::set_of_process(&session->marks());

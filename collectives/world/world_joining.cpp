@@ -250,6 +250,7 @@ void WorldSession::receive_before_start(Message message) {
 void WorldSession::listen_for_data(const address& at) {
   try {
     data_acceptor_.open(at.is_v6() ? Tcp::v6() : Tcp::v4());
+    close_on_exec(data_acceptor_.native_handle());
     data_acceptor_.bind(Tcp::endpoint(at, 0));
     data_acceptor_.listen();
   } catch (const boost::system::system_error& error) {
@@ -394,8 +395,11 @@ void WorldSession::accept_data_of(const DataHello& hello, Tcp::socket socket) {
   static_cast<void>(link->queue().push(
       {.head = frame_of(DataHello{.token = token_, .process = own_, .restart = options_.place.restart})}));
   if (is_first) return exchange_.add(hello.process, link);
-  if (const auto former = of_successors_.extract(hello.process)) former.mapped()->close();
-  of_successors_.emplace(hello.process, link);
+  const auto [at, is_new] = of_successors_.try_emplace(hello.process, SuccessorLink{hello.restart, link});
+  if (is_new) return;
+  if (at->second.restart > hello.restart) return link->close();
+  at->second.link->close();
+  at->second = {hello.restart, link};
 }
 
 }  // namespace cox::detail::world

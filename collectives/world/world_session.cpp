@@ -142,15 +142,18 @@ void WorldSession::note_joined(std::uint16_t process, ProcessFacts facts) {
     }
     return changed_.notify_all();
   }
-  const auto link = of_successors_.extract(process);
-  if (!link) return lose_world(fmt::format("the successor of {} has not connected", name_of_process(process)));
+  const auto found = of_successors_.find(process);
+  if (found == of_successors_.end() || found->second.restart < facts.restart)
+    return lose_world(fmt::format("the successor of {} has not connected", name_of_process(process)));
+  if (found->second.restart > facts.restart) return;  // it has ended, as the leader will say, and has one itself
+  const auto link = of_successors_.extract(found);
   {
     const std::lock_guard lock(facts_mutex_);
     facts_[process] = std::move(facts);
   }
   why_gone_[process] = nullptr;
   has_data_ended_[process] = false;
-  exchange_.replace(process, link.mapped(), sequencer_.broken_epochs(static_cast<std::uint16_t>(process + 1)));
+  exchange_.replace(process, link.mapped().link, sequencer_.broken_epochs(static_cast<std::uint16_t>(process + 1)));
   {
     const std::lock_guard lock(mutex_);
     is_gone_[process] = false;
@@ -179,11 +182,12 @@ void WorldSession::data_link_ended(std::uint16_t process, const std::string& why
   });
   if (own_ < process) return;
   const auto timer = std::make_shared<boost::asio::steady_timer>(io_, gone_within);
-  timer->async_wait([this, process, why, timer](const error_code&) {
+  timer->async_wait([this, process, why, timer, restart = facts_[process].restart](const error_code&) {
     std::unique_lock lock(mutex_);
     const bool is_alive = is_missing_[process] && !is_gone_[process];
     lock.unlock();
-    if (is_alive) lose_world("the connection to " + name_of_process(process) + " has ended: " + why);
+    if (is_alive && facts_[process].restart == restart)
+      lose_world("the connection to " + name_of_process(process) + " has ended: " + why);
   });
 }
 
@@ -215,7 +219,7 @@ void WorldSession::send_heartbeats() {
     const Time heard = std::max(to_leader_->last_heard(), running_since_);
     // A process that leads gives inputs, too.
     const bool is_peer = options_.place.rendezvous.kind != Rendezvous::Kind::Leader;
-    const bool is_awaited = sequencer_.awaits_leader() || (is_peer && exchange_.awaits(0));
+    const bool is_awaited = sequencer_.awaits_leader() || marks_.is_pending() || (is_peer && exchange_.awaits(0));
     if (leader_silence_.is_too_long(name_of_leader(), heard, is_awaited, options_.silence, now))
       lose_world(fmt::format("{} has been silent for {:.1f} s (setting world.silence)", name_of_leader(),
                              seconds(now - to_leader_->last_heard())));
@@ -269,7 +273,7 @@ void WorldSession::lose_device_world(const std::exception_ptr& why, bool only_bu
 void WorldSession::close_links() noexcept {
   if (service_) service_->close();
   if (to_leader_) to_leader_->close();
-  for (const auto& [process, link] : of_successors_) link->close();
+  for (const auto& [process, successor] : of_successors_) successor.link->close();
 }
 
 void WorldSession::leave(Time deadline) noexcept {

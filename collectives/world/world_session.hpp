@@ -129,15 +129,19 @@ class WorldSession {
   MarkExchange marks_;
   std::string refused_;  // why the leader has refused this process, or why it cannot be reached
   bool is_welcome_ = false;
-  bool has_lost_leader_ = false;                                      // before join() has returned
-  std::size_t unidentified_ = 0;                                      // connections for data without a DataHello so far
-  bool is_successor_ = false;                                         // this process: the world has been started before
-  std::size_t max_ahead_;                                             // of the leader
-  bool is_running_ = false;                                           // join() has returned
-  std::vector<Message> early_;                                        // messages that came before join() returned
-  std::map<std::uint16_t, std::shared_ptr<DataLink>> of_successors_;  // that the leader has not announced yet
-  std::vector<std::exception_ptr> why_gone_;                          // by process
-  std::vector<bool> has_data_ended_;                                  // by process: its data link has ended
+  bool has_lost_leader_ = false;  // before join() has returned
+  std::size_t unidentified_ = 0;  // connections for data without a DataHello so far
+  bool is_successor_ = false;     // this process: the world has been started before
+  std::size_t max_ahead_;         // of the leader
+  bool is_running_ = false;       // join() has returned
+  std::vector<Message> early_;    // messages that came before join() returned
+  struct SuccessorLink {
+    std::uint32_t restart;
+    std::shared_ptr<DataLink> link;
+  };
+  std::map<std::uint16_t, SuccessorLink> of_successors_;  // that the leader has not announced yet
+  std::vector<std::exception_ptr> why_gone_;              // by process
+  std::vector<bool> has_data_ended_;                      // by process: its data link has ended
   Time last_heartbeat_{};
   Time running_since_{};  // this process was not held up since then
   std::atomic<bool> is_out_of_memory_{false};

@@ -81,7 +81,7 @@ constexpr std::array settings_table{
     Setting{"world.timeout", "COX_WORLD_TIMEOUT", Type::Duration, 1'000'000, day, "5min", "",
             "how long a process waits for the other processes of its world when the world starts"},
     Setting{"world.heartbeat", "COX_WORLD_HEARTBEAT", Type::Duration, 1'000'000, 60 * second, "1s", "",
-            "how often each process of a world and process 0 send each other a sign of life"},
+            "how often each process of a world and its leader send each other a sign of life"},
     Setting{"world.silence", "COX_WORLD_SILENCE", Type::Duration, 1'000'000, day, "30s", "",
             "how long a process that others wait for may be silent before it is taken for dead"},
     Setting{"world.pmix", "COX_WORLD_PMIX", Type::Text, 0, 0, "", "",

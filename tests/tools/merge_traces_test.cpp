@@ -50,7 +50,7 @@ TEST_CASE("Traces of the processes of a world are merged on one clock, the rows 
   const nlohmann::json merged = merge_traces(
       {trace_of("b", {.process = 1, .processes = 2, .host = "node1", .clock_offset = 500'000, .clock_error = 900},
                 100'000),
-       trace_of("a", {.process = 0, .processes = 2, .host = "node0"}, 610'000)});
+       trace_of("a", {.process = 0, .processes = 2, .host = "node0", .clock_error = 0}, 610'000)});
   const auto tasks = named(merged, "task");
   REQUIRE(tasks.size() == 2);
   // Process 1 has started at 600 us of the leader's clock, 10 us before process 0.

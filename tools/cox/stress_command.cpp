@@ -192,11 +192,22 @@ stress::Options StressCommand::options() const {
   return options;
 }
 
+// Before a world is joined: otherwise the other processes would report that this one has left it.
+void StressCommand::require_shareable(const stress::Options& options, bool in_world) const {
+  if (!in_world && rounds_.empty()) return;
+  if (in_world && !operations_.empty())
+    throw ArgumentError("--operations: in a world it is --rounds, which all processes count");
+  if (!options.mix.has_collectives())
+    throw ArgumentError("--mix: in a world, and with --rounds, it needs transfers or collectives");
+  for (const stress::Fault fault : {stress::Fault::Missing, stress::Fault::Shutdown, stress::Fault::Leave})
+    if (options.faults.rate(fault) > 0)
+      throw ArgumentError("--fault: in a world, and with --rounds, not " + std::string(stress::to_string(fault)));
+}
+
 // Has the rounds of collectives be those of the whole world, or of --rounds.
 void StressCommand::share(stress::Options& options, stress::StressWorld* world) const {
   if (world == nullptr && rounds_.empty()) return;
   if (world != nullptr) {
-    if (!operations_.empty()) throw ArgumentError("--operations: in a world it is --rounds, which all processes count");
     options.shared = world->shared_run();
     process_ = world->process();
     if (seed_.empty()) options.seed = world->seed();
@@ -205,11 +216,6 @@ void StressCommand::share(stress::Options& options, stress::StressWorld* world) 
   }
   if (!rounds_.empty()) options.shared->rounds = parse_count("--rounds", rounds_, 1, max_operations);
   if (options.shared->devices.size() < 2) throw ArgumentError("--rounds: collectives need two devices or more");
-  if (!options.mix.has_collectives())
-    throw ArgumentError("--mix: in a world, and with --rounds, it needs transfers or collectives");
-  for (const stress::Fault fault : {stress::Fault::Missing, stress::Fault::Shutdown, stress::Fault::Leave})
-    if (options.faults.rate(fault) > 0)
-      throw ArgumentError("--fault: in a world, and with --rounds, not " + std::string(stress::to_string(fault)));
 }
 
 std::string StressCommand::file_of(const std::string& path) const {
@@ -325,7 +331,9 @@ ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
   if (!worlds_.empty()) return run_worlds(out, err);
   stress::Options options = this->options();
   const bool on_host = options.devices.front().type == host_device_type;
-  if (!on_host && discover().processes > 1)
+  const bool in_world = discover().processes > 1;
+  require_shareable(options, in_world);
+  if (!on_host && in_world)
     throw ArgumentError("--devices: collectives of several processes work on host devices only");
   const std::unique_ptr<stress::StressWorld> world = on_host ? stress::StressWorld::join(options.devices) : nullptr;
   share(options, world.get());

@@ -38,6 +38,7 @@ class StressCommand {
 
  private:
   [[nodiscard]] stress::Options options() const;
+  void require_shareable(const stress::Options& options, bool in_world) const;
   void share(stress::Options& options, stress::StressWorld* world) const;
   // In a world each process but the first adds its number to the names of its files.
   [[nodiscard]] std::string file_of(const std::string& path) const;

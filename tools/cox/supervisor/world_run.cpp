@@ -43,6 +43,10 @@ bool WorldRun::tend() {
       if (members_[process].starts_again) failed.push_back(process);
   }
   if (!failure_ && !failed.empty()) {
+    // Those that wait for their start have failed before.
+    for (std::size_t process = 0; process < members_.size(); ++process)
+      if (members_[process].starts_again && std::ranges::find(failed, process) == failed.end())
+        failed.push_back(process);
     for (const std::size_t process : failed) members_[process].ended_with_first = true;
     begin_grace();
   }
@@ -71,16 +75,28 @@ bool WorldRun::start_successors() {
       std::ranges::any_of(members_, [](const Member& member) { return member.starts_again.has_value(); });
   if (!waits) return true;
   if (std::ranges::none_of(members_, [](const Member& member) { return !member.end; })) return false;
-  for (std::size_t process = 0; process < members_.size(); ++process) {
-    Member& member = members_[process];
-    if (!member.starts_again || Clock::now() < *member.starts_again) continue;
-    std::error_code ignored;
-    std::filesystem::remove(member.report, ignored);  // of its predecessor
-    member.child = successors_.start(process);
-    member.starts_again.reset();
-    member.end.reset();
-  }
+  if (end_expected_) return true;
+  for (std::size_t process = 0; process < members_.size(); ++process)
+    if (members_[process].starts_again && Clock::now() >= *members_[process].starts_again) start_successor(process);
   return true;
+}
+
+// If it cannot be started, for instance while its file is being replaced, it is tried again while the limits allow it.
+void WorldRun::start_successor(std::size_t process) try {
+  Member& member = members_[process];
+  std::error_code ignored;
+  std::filesystem::remove(member.report, ignored);  // of its predecessor
+  member.child = successors_.start(process);
+  member.starts_again.reset();
+  member.end.reset();
+} catch (const std::system_error& error) {
+  err_ << "cox run: the successor of process " << process << " of '" << program_
+       << "' cannot be started: " << error.what() << "\n"
+       << std::flush;
+  Member& member = members_[process];
+  const auto delay = successors_.delay(process, *member.end);
+  // A year: when all others have ended, it counts as failed.
+  member.starts_again = Clock::now() + delay.value_or(std::chrono::hours(24 * 365));
 }
 
 std::optional<WorldRun::Clock::time_point> WorldRun::due() const noexcept {

@@ -88,6 +88,7 @@ class WorldRun {
 
   [[nodiscard]] bool gets_successor(std::size_t process);
   [[nodiscard]] bool start_successors();
+  void start_successor(std::size_t process);
   void begin_grace();
   void note_failure(std::size_t process);
   void force_end();

@@ -83,7 +83,9 @@ std::optional<WorldRun::Failure> WorldSupervisor::run_once() {
   token_ = detail::random_token();
   leader_ = std::make_unique<WorldLeader>(
       WorldLeaderOptions{.processes = static_cast<std::uint16_t>(options_.processes), .run = name_, .token = token_});
+  if (!started_again_.empty()) started_before_ += std::ranges::max(started_again_);
   started_again_.assign(options_.processes, 0);
+  started_at_.assign(options_.processes, Clock::now());
   WorldRun world(program_.front(), options_.grace, err_, options_.successors ? successors() : WorldSuccessors{});
   start_processes(world);
   forward(world, CaughtSignals::From::Anybody);  // signals that arrived before all processes had started
@@ -113,7 +115,8 @@ std::unique_ptr<ChildProcess> WorldSupervisor::start_process(std::size_t process
   changes["COX_FAULT_REPORT"] = report(process);
   changes["COX_WORLD_PROCESS"] = std::to_string(process);
   changes["COX_WORLD_LOCAL_PROCESS"] = std::to_string(process);
-  const std::string restart = std::to_string(restarts_ + started_again_[process]);
+  const std::string restart = std::to_string(restarts_ + started_before_ + started_again_[process]);
+  started_at_[process] = Clock::now();
   changes["COX_RESTART"] = restart;
   changes["COX_WORLD_RESTART"] = restart;
   changes[KeeperConnection::variable] =
@@ -122,11 +125,11 @@ std::unique_ptr<ChildProcess> WorldSupervisor::start_process(std::size_t process
 }
 
 WorldSuccessors WorldSupervisor::successors() {
-  return {.delay = [this](std::size_t, const ProgramEnd& end) -> std::optional<std::chrono::nanoseconds> {
+  return {.delay = [this](std::size_t process, const ProgramEnd& end) -> std::optional<std::chrono::nanoseconds> {
             const bool is_cause = options_.causes.contain(end) || end.signal != 0;
             if (exit_requested_ || reload_requested_ || !is_cause) return std::nullopt;
             const Clock::time_point now = Clock::now();
-            return policy_.restart(now, now - began_);
+            return policy_.restart(now, now - started_at_[process]);
           },
           .start =
               [this](std::size_t process) {

@@ -108,9 +108,11 @@ class WorldSupervisor {
   std::optional<ControlSocket> control_;  // none if it cannot be created
   Clock::time_point began_;               // of the run
   CaughtSignals signals_;
-  std::unique_ptr<WorldLeader> leader_;       // of the run; none between runs
-  detail::WorldToken token_{};                // of the run
-  std::vector<std::uint64_t> started_again_;  // by process, in this run
+  std::unique_ptr<WorldLeader> leader_;        // of the run; none between runs
+  detail::WorldToken token_{};                 // of the run
+  std::uint64_t started_before_ = 0;           // successors of earlier runs, so that no restart has a number twice
+  std::vector<Clock::time_point> started_at_;  // by process
+  std::vector<std::uint64_t> started_again_;   // by process, in this run
   std::uint64_t restarts_ = 0;
   std::optional<WorldRun::Failure> failure_;         // of the last run
   std::optional<std::filesystem::path> last_fault_;  // report of the fault that ended the last run

@@ -81,9 +81,7 @@ json merge_traces(std::vector<ProcessTrace> traces) {
     const std::string file = trace.file;
     Part part = part_of(std::move(trace));
     first = std::min(first, part.started);
-    error = error && (part.clock_error || part.process == 0)
-                ? std::optional(std::max(*error, part.clock_error.value_or(0)))
-                : std::nullopt;
+    error = error && part.clock_error ? std::optional(std::max(*error, *part.clock_error)) : std::nullopt;
     const auto process = part.process;
     const auto [at, is_new] = parts.try_emplace(process, file, std::move(part));
     if (!is_new) fail(file, "is of the same process as '" + at->second.first + "'");
