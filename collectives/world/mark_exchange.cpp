@@ -74,11 +74,17 @@ bool MarkExchange::handle(const Message& message) {
         then = std::move(found->second);
         pending_.erase(found);
       }
+      if (pending_.empty()) noted_.notify_all();
     }
     if (then) then();
     return true;
   }
   return false;
+}
+
+void MarkExchange::wait_until_noted(std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  noted_.wait_until(lock, deadline, [this] { return pending_.empty(); });
 }
 
 void MarkExchange::lose_all() noexcept {
@@ -87,6 +93,7 @@ void MarkExchange::lose_all() noexcept {
     const std::lock_guard lock(mutex_);
     is_lost_ = true;
     pending.swap(pending_);
+    noted_.notify_all();
   }
   for (auto& [id, noted] : pending)
     if (noted) noted();

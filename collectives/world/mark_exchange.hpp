@@ -4,6 +4,8 @@
 #include <coxswain/collectives/nccl/nccl_exchange.hpp>
 #include <coxswain/device_handle/base/unique_function.hpp>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -25,6 +27,8 @@ class MarkExchange final : public NcclExchange {
   [[nodiscard]] bool handle(const Message& message);
   /// The world is lost: no process will note anything any more. Later marks are noted at once.
   void lose_all() noexcept;
+  /// Blocks until all marks have been noted, or the deadline.
+  void wait_until_noted(std::chrono::steady_clock::time_point deadline);
   /// Whether a mark has not been noted by all.
   [[nodiscard]] bool is_pending() const noexcept {
     const std::lock_guard lock(mutex_);
@@ -34,6 +38,7 @@ class MarkExchange final : public NcclExchange {
  private:
   const std::function<void(Message)> send_;
   mutable std::mutex mutex_;
+  std::condition_variable noted_;
   std::map<std::uint64_t, UniqueFunction<void()>> pending_;  // by id; guarded by mutex_, as all below
   std::uint64_t last_ = 0;
   bool is_lost_ = false;

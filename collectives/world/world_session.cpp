@@ -25,6 +25,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds last_data_after{500};
 constexpr std::chrono::seconds gone_within{2};
+constexpr std::chrono::seconds marks_noted_within{10};
 constexpr std::chrono::milliseconds verdict_within{100};
 
 double seconds(std::chrono::nanoseconds time) noexcept { return std::chrono::duration<double>(time).count(); }
@@ -261,14 +262,23 @@ void WorldSession::lose_world(const std::string& why) noexcept {
 }
 
 // `only_busy`: the process leaves in good order, so that communicators without operations in flight are destroyed later
-// with their devices, as NCCL prefers.
+// with their devices, as NCCL prefers. Without the world nobody notes marks. NCCL is aborted, and what is held is
+// released, when the others have given this process up: until then, they take what completes for valid.
 void WorldSession::lose_device_world(const std::exception_ptr& why, bool only_busy) noexcept {
   try {
     NcclCommunicator::lose_world(why, only_busy);
   } catch (...) {  // no memory: they are overdue after collectives.timeout
   }
-  if (!only_busy) marks_.lose_all();
+  if (only_busy) return;
+  try {
+    const auto timer = std::make_shared<boost::asio::steady_timer>(io_, given_up_after());
+    timer->async_wait([this, timer](const error_code&) { marks_.lose_all(); });
+  } catch (...) {  // no memory
+    marks_.lose_all();
+  }
 }
+
+std::chrono::nanoseconds WorldSession::given_up_after() const noexcept { return gone_within + 3 * options_.heartbeat; }
 
 void WorldSession::close_links() noexcept {
   if (service_) service_->close();
@@ -285,6 +295,8 @@ void WorldSession::leave(Time deadline) noexcept {
     const std::exception_ptr left = collective_error(Kind::WorldGone, "this process has left its world");
     sequencer_.lose_world(left);
     lose_device_world(left, true);
+    marks_.wait_until_noted(std::min(
+        deadline, steady_clock::now() + std::max<std::chrono::nanoseconds>(given_up_after(), marks_noted_within)));
     send_to_leader(Bye{.text = ""});
     std::unique_lock lock(mutex_);
     // The leader waits for the others; they wait until the leader has heard that they leave.

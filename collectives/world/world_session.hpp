@@ -98,6 +98,7 @@ class WorldSession {
   void data_link_ended(std::uint16_t process, const std::string& why);
   void lose_world(const std::string& why) noexcept;
   void lose_device_world(const std::exception_ptr& why, bool only_busy) noexcept;
+  [[nodiscard]] std::chrono::nanoseconds given_up_after() const noexcept;
   [[nodiscard]] bool is_lost();
   void close_links() noexcept;
   void drain_own();
