@@ -65,9 +65,11 @@ NcclDevices nccl_devices(const std::shared_ptr<Communicator>& among, const std::
 }  // namespace
 
 CudaRank::CudaRank(std::shared_ptr<Communicator> among, CommunicatorNumber its_number, CommunicationId its_devices,
-                   DeviceId device, StreamSlot slot, std::shared_ptr<const CollectiveResources> resources)
+                   DeviceId device, StreamSlot slot, std::shared_ptr<const CollectiveResources> resources,
+                   std::shared_ptr<StreamHold> hold)
     : CommunicatorRank(std::move(among), its_number, std::move(its_devices), device),
       resources_(std::move(resources)),
+      hold_(std::move(hold)),
       own_devices_(cox::own_devices(devices())),
       nccl_communicator_(find_nccl_communicator()),
       nccl_rank_(place_of(device, cox::own_devices(communicator()->devices()))),
