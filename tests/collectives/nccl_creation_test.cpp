@@ -210,7 +210,11 @@ struct TwoProcesses final : NcclExchange {
                               ++refusals;
                               while (holds_refusals) std::this_thread::yield();
                             },
-                        .mark = [](CommunicatorNumber, std::uint64_t, const std::exception_ptr&, DeviceId) {},
+                        .mark =
+                            [this](CommunicatorNumber, std::uint64_t, const std::exception_ptr&, DeviceId device) {
+                              const std::lock_guard lock(mutex);
+                              marked.push_back(device);
+                            },
                         .ended = [](CommunicatorNumber, std::size_t, std::uint64_t) {},
                         .leave_within = leave_within,
                         .cannot_leave =
@@ -245,6 +249,7 @@ struct TwoProcesses final : NcclExchange {
   std::atomic<bool> has_fault{false};
   std::atomic<int> marks{0};
   std::mutex mutex;
+  std::vector<DeviceId> marked;
   bool notes_at_once = true;
   std::vector<UniqueFunction<void()>> at_once;
   std::vector<UniqueFunction<void()>> kept;
@@ -322,6 +327,30 @@ TEST_CASE("L14: a mark is noted only when another thread has ended its own marki
   world.holds_refusals = false;
   is_noted.get();
   aborting.get();
+  CHECK(wait_until_destroyed(*nccl));
+  other.abort();
+  CHECK(live(world.fake) == 0);
+}
+
+TEST_CASE("L14: a mark of a transfer concerns only the device that takes part in it") {
+  TwoProcesses world;
+  const auto nccl = world.begin();
+  NcclCreation other = creation_of({1}, 2);
+  other.create(world.id_shared.get_future().get());
+  world.created.get_future().get();
+  constexpr TransferRanks transfer{.from = 0, .to = 1};
+  constexpr DeviceId device{.type = 0, .index = 5};
+  static_cast<void>(nccl->transfers(CommunicatorNumber{78}, transfer, {.device = device, .in_sequence = 0},
+                                    [](std::size_t, std::span<const std::uint64_t>) {}));
+  std::promise<void> noted;
+  NcclCommunicator::receive_mark({world.devices().world->communicator, transfer}, 1, gone(),
+                                 [&] { noted.set_value(); });
+  noted.get_future().get();
+  {
+    const std::lock_guard lock(world.mutex);
+    CHECK(world.marked == std::vector{device});
+  }
+  nccl->close();
   CHECK(wait_until_destroyed(*nccl));
   other.abort();
   CHECK(live(world.fake) == 0);
