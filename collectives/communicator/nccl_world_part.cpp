@@ -100,7 +100,7 @@ std::vector<DeviceId> own_devices(const CommunicationId& devices) {
 
 std::optional<NcclWorldPart> nccl_world_part(
     const std::shared_ptr<Communicator>& communicator,
-    std::function<void(CommunicatorNumber, std::uint64_t, const std::exception_ptr&)> mark) {
+    std::function<void(CommunicatorNumber, std::uint64_t, const std::exception_ptr&, DeviceId)> mark) {
   const CommunicationId& devices = communicator->devices();
   if (!devices.spans_processes()) return std::nullopt;
   const std::optional<SharedSequence> shared = communicator->sequencer().shared(communicator->number());

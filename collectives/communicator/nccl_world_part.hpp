@@ -20,6 +20,6 @@ namespace cox {
 /// Throws CollectiveError Aborted (closed).
 [[nodiscard]] std::optional<NcclWorldPart> nccl_world_part(
     const std::shared_ptr<Communicator>& communicator,
-    std::function<void(CommunicatorNumber, std::uint64_t, const std::exception_ptr&)> mark);
+    std::function<void(CommunicatorNumber, std::uint64_t, const std::exception_ptr&, DeviceId)> mark);
 
 }  // namespace cox

@@ -169,7 +169,12 @@ void NcclCommunicator::create() noexcept {
     failure = std::current_exception();
     comms.clear();
     opened.reset();  // before another thread sees the state Gone
-    if (devices_.world) give_up(failure);
+    if (devices_.world) {
+      std::unique_lock lock(mutex_);
+      const bool is_given_up = aborted_;  // by abort()
+      lock.unlock();
+      if (!is_given_up) give_up(failure);
+    }
   }
   std::shared_ptr<void> quiesced;
   std::vector<UniqueFunction<void()>> waiting;
@@ -257,7 +262,7 @@ void NcclCommunicator::add(Lane& lane, std::size_t rank, std::span<std::shared_p
                            std::uint64_t completed_before) {
   InFlightOperations::CompletedBatch completed(lane.in_flight_);
   const std::lock_guard lock(mutex_);
-  if (aborted_) std::rethrow_exception(broken_);
+  if (unusable_.load(std::memory_order_relaxed)) std::rethrow_exception(broken_);
   watch();
   lane.in_flight_.add(rank, launches);
   lane.in_flight_.note_completed(rank, completed_before, completed);
@@ -442,6 +447,7 @@ void NcclCommunicator::begin_dismantling() noexcept {
   try {
     start_helper("cox-nccl-end", [this] { dismantle(); });
   } catch (...) {  // no thread: the communicators are leaked
+    static_cast<void>(name_.release());
     report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
   }
 }
@@ -547,6 +553,7 @@ void NcclCommunicator::destroy() noexcept {
 
 // After a GPU fault. NCCL's communicators are leaked, because NCCL would wait for its kernels, which never end.
 void NcclCommunicator::forget() noexcept {
+  static_cast<void>(name_.release());
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
     static_cast<void>(take_natives(*comm));

@@ -44,8 +44,11 @@ struct NcclWorldPart {
   std::function<void()> end_meeting;  ///< Call once after `met` was called with null. Does not throw.
   /// Refuses operations that are not released, in all processes. Does not throw.
   std::function<void(const std::exception_ptr& why)> refuse;
-  /// Another process has marked an operation of this sequence as failed (NcclExchange::mark). Does not throw.
-  std::function<void(CommunicatorNumber sequence, std::uint64_t operation, const std::exception_ptr& why)> mark;
+  /// Another process has marked an operation of this sequence as failed (NcclExchange::mark). Called for each device of
+  /// this process that takes part in the sequence, by its name in it. Does not throw.
+  std::function<void(CommunicatorNumber sequence, std::uint64_t operation, const std::exception_ptr& why,
+                     DeviceId device)>
+      mark;
   /// All operations of the rank up to this one have ended. Does not throw.
   std::function<void(CommunicatorNumber sequence, std::size_t rank, std::uint64_t last)> ended;
   /// How long a thread may take to leave NCCL after the communicators were given up. NCCL then holds it for good, and
@@ -172,8 +175,9 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void note_refused(Lane& lane, std::size_t rank, std::uint64_t sequence) noexcept;
   /// Adds what the rank of the lane has launched, in the sequencer's order: moves the launches, and takes the
   /// operations out of them. `completed_before`: the rank's launches up to this number on the communicator are known to
-  /// have completed. Throws broken() if the communicator was aborted: then the launches may never complete, and they
-  /// are not notified. Throws std::system_error, std::bad_alloc: then nothing has changed.
+  /// have completed. Throws broken() if the communicator was aborted, or lose_world() has found it idle: then the
+  /// launches may never complete, and they are not notified. Throws std::system_error, std::bad_alloc: then nothing has
+  /// changed.
   void add(Lane& lane, std::size_t rank, std::span<std::shared_ptr<NcclLaunch>> launches,
            std::uint64_t completed_before);
 
@@ -207,7 +211,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// that complete until then have succeeded.
   static void lose_process(std::uint16_t process, const std::exception_ptr& why);
   /// The world is lost, or left: aborts the communicators of several processes. If `only_busy`, those that have
-  /// operations in flight, or are being created.
+  /// operations in flight, or are being created; the others launch nothing any more.
   static void lose_world(const std::exception_ptr& why, bool only_busy);
 
  private:
@@ -241,7 +245,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   Lane& add_lane(CommunicatorNumber number, std::optional<TransferRanks> transfer, std::vector<Lane::Rank> ranks,
                  detail::InFlightOperations::CompletedCallback on_completed);
   void note_ended(Lane& lane, std::size_t rank, std::span<const std::uint64_t> sequences) noexcept;
-  [[nodiscard]] bool is_busy() noexcept;
+  [[nodiscard]] bool refuse_unless_busy(const std::exception_ptr& why) noexcept;
   [[nodiscard]] bool is_in_flight() const noexcept;
   void begin_quiescence();
   void dismantle() noexcept;
@@ -265,6 +269,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
 
   const NcclDevices devices_;
   const std::chrono::milliseconds timeout_;
+  // NCCL keeps a pointer to it. Set by the thread that creates the communicators.
+  std::unique_ptr<const std::string> name_;
   std::vector<std::unique_ptr<Comm>> comms_;  // by rank; not modified once state_ is Ready
 
   mutable detail::AdaptiveMutex mutex_;
@@ -274,8 +280,10 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   bool aborted_ = false;
   bool telling_ = false;  // abort() is notifying the launches
   std::exception_ptr broken_;
-  std::atomic<bool> unusable_{false};  // written with mutex_ held: creation failed or aborted; broken_ is set
-  Time creating_since_{};              // since when NCCL creates the communicators; Time::max(): not yet
+  // Written with mutex_ held: nothing may be launched, because creation has failed, it was aborted, or the process has
+  // left the world. broken_ is set.
+  std::atomic<bool> unusable_{false};
+  Time creating_since_{};                           // since when NCCL creates the communicators; Time::max(): not yet
   std::shared_ptr<detail::NcclCreation> creation_;  // while NCCL creates those of several processes
   std::optional<std::exception_ptr> met_;           // what NcclWorldPart::meet has reported
   std::optional<detail::NcclUniqueId> id_;          // from another process

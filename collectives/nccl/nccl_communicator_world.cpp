@@ -95,9 +95,10 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
     creating_since_ = std::chrono::steady_clock::now();
   }
   const NcclUniqueId id = exchange_id();
-  const auto creation = std::make_shared<NcclCreation>(
-      world.ranks, devices_.devices.world_size(),
-      fmt::format("cox.{}.{}", static_cast<std::uint64_t>(world.number), world.communicator.epoch), opened);
+  name_ = std::make_unique<const std::string>(
+      fmt::format("cox.{}.{}", static_cast<std::uint64_t>(world.number), world.communicator.epoch));
+  const auto creation =
+      std::make_shared<NcclCreation>(world.ranks, devices_.devices.world_size(), name_->c_str(), opened);
   {
     const std::lock_guard lock(mutex_);
     if (aborted_) std::rethrow_exception(broken_);
@@ -106,7 +107,12 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
   try {
     creation->create(id);
   } catch (...) {
-    if (!devices_.is_lost()) creation->abort();
+    if (devices_.is_lost()) {  // they are leaked: see forget()
+      static_cast<void>(creation->take());
+      static_cast<void>(name_.release());
+    } else {
+      creation->abort();
+    }
     end_creation();
     throw;
   }
@@ -235,22 +241,35 @@ void NcclCommunicator::abort_on_helper_thread(const std::exception_ptr& cause,
   }
 }
 
-bool NcclCommunicator::is_busy() noexcept {
+// Returns false if it is not busy: then nothing is launched any more, and what another thread is launching is not
+// added.
+bool NcclCommunicator::refuse_unless_busy(const std::exception_ptr& why) noexcept {
   poll();
   const std::lock_guard lock(mutex_);
-  return state_ == State::Creating || is_in_flight();
+  if (state_ == State::Creating || is_in_flight()) return true;
+  if (unusable_.load(std::memory_order_relaxed)) return false;
+  broken_ = why;  // replaces the one of close(), which says less
+  unusable_.store(true, std::memory_order_relaxed);
+  return false;
 }
 
 void NcclCommunicator::receive_mark(const std::optional<TransferRanks>& transfer, std::uint64_t operation,
                                     const std::exception_ptr& why) noexcept {
-  if (operation == 0) return abort(why);
-  std::optional<CommunicatorNumber> number;
+  if (operation == 0) {
+    abort(why);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !telling_; });  // another thread may have aborted it, and be marking
+    return;
+  }
+  const Lane* lane = nullptr;
   {
     const std::lock_guard lock(mutex_);
     const auto found = std::ranges::find(lanes_, transfer, &Lane::transfer_);
-    if (found != lanes_.end()) number = found->number_;
+    if (found != lanes_.end()) lane = &*found;
   }
-  if (number) devices_.world->mark(*number, operation, why);
+  if (lane == nullptr) return;
+  for (const Lane::Rank& rank : lane->ranks_)
+    devices_.world->mark(lane->number_, operation, why, detail::local_name(rank.device, own_process()));
 }
 
 // Progress
@@ -320,7 +339,7 @@ void NcclCommunicator::lose_process(std::uint16_t process, const std::exception_
 
 void NcclCommunicator::lose_world(const std::exception_ptr& why, bool only_busy) {
   Registry::of_process().for_each([&](NcclCommunicator& each) {
-    if (each.devices_.world && (!only_busy || each.is_busy())) each.abort_on_helper_thread(why, {});
+    if (each.devices_.world && (!only_busy || each.refuse_unless_busy(why))) each.abort_on_helper_thread(why, {});
   });
 }
 

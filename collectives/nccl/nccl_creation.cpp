@@ -16,11 +16,11 @@ constexpr std::chrono::milliseconds poll_interval{1};
 
 }  // namespace
 
-NcclCreation::NcclCreation(std::vector<int> ranks, std::size_t world_size, std::string name,
+NcclCreation::NcclCreation(std::vector<int> ranks, std::size_t world_size, const char* name,
                            std::shared_ptr<NcclDeviceResources> opened)
     : ranks_(std::move(ranks)),
       world_size_(world_size),
-      name_(std::move(name)),
+      name_(name),
       opened_(std::move(opened)),
       comms_(ranks_.size()) {}
 
@@ -60,7 +60,7 @@ NcclUniqueId NcclCreation::make_id() {
 }
 
 void NcclCreation::create(const NcclUniqueId& id) {
-  NcclConfig config{.version = static_cast<unsigned>(nccl().version), .blocking = 0, .comm_name = name_.c_str()};
+  NcclConfig config{.version = static_cast<unsigned>(nccl().version), .blocking = 0, .comm_name = name_};
   wait_until([] { return true; });  // throws if it was cancelled before
   const auto in_group = [&](const auto& call) {
     COX_NCCL_TRY(nullptr, group_start());
@@ -69,7 +69,7 @@ void NcclCreation::create(const NcclUniqueId& id) {
         const std::shared_ptr<void> current = opened_->make_current(rank);
         const NcclResult result = call(rank);
         if (result != NcclResult::Success && result != NcclResult::InProgress)
-          throw_nccl_error(result, nullptr, name_.c_str(), std::source_location::current());
+          throw_nccl_error(result, nullptr, name_, std::source_location::current());
       }
     } catch (...) {
       static_cast<void>(nccl().group_end());  // it would return the same error
@@ -109,7 +109,7 @@ bool NcclCreation::has_settled(NcclComm comm) const {
   const NcclResult asked = nccl().async_error(comm, &result);
   if (asked != NcclResult::Success) result = asked;
   if (result == NcclResult::InProgress) return false;
-  if (result != NcclResult::Success) throw_nccl_error(result, comm, name_.c_str(), std::source_location::current());
+  if (result != NcclResult::Success) throw_nccl_error(result, comm, name_, std::source_location::current());
   return true;
 }
 
@@ -144,6 +144,12 @@ std::vector<NcclComm> NcclCreation::children() const {
   return children;
 }
 
-std::vector<NcclCreation::Comms> NcclCreation::take() noexcept { return std::exchange(comms_, {}); }
+std::vector<NcclCreation::Comms> NcclCreation::take() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    revocable_.clear();
+  }
+  return std::exchange(comms_, {});
+}
 
 }  // namespace cox::detail

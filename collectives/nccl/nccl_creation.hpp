@@ -27,8 +27,8 @@ class NcclCreation {
   };
 
   /// `ranks`: those of this process, as `opened` counts them, by their numbers in the communicator. `name`: in NCCL's
-  /// log.
-  NcclCreation(std::vector<int> ranks, std::size_t world_size, std::string name,
+  /// log. NCCL keeps the pointer: it must be valid as long as the communicators exist.
+  NcclCreation(std::vector<int> ranks, std::size_t world_size, const char* name,
                std::shared_ptr<NcclDeviceResources> opened);
   NcclCreation(const NcclCreation&) = delete;
   NcclCreation& operator=(const NcclCreation&) = delete;
@@ -48,7 +48,7 @@ class NcclCreation {
   /// Aborts the communicators that were created and not taken. After create() has thrown, on the thread that called it.
   /// Idempotent.
   void abort() noexcept;
-  /// By rank. After create() has returned.
+  /// By rank. After create() has returned; or has thrown, to leak the communicators.
   [[nodiscard]] std::vector<Comms> take() noexcept;
 
  private:
@@ -60,7 +60,7 @@ class NcclCreation {
 
   const std::vector<int> ranks_;
   const std::size_t world_size_;
-  const std::string name_;
+  const char* const name_;
   const std::shared_ptr<NcclDeviceResources> opened_;
   std::vector<Comms> comms_;  // NCCL writes a child until its parent has settled
   std::mutex mutex_;

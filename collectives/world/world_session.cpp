@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <source_location>
+#include <system_error>
 #include <utility>
 
 namespace cox::detail::world {
@@ -49,7 +50,12 @@ WorldSession::WorldSession(SessionOptions options, Sequencer& sequencer)
       why_gone_(options_.place.processes),
       has_data_ended_(options_.place.processes),
       is_gone_(options_.place.processes),
-      is_missing_(options_.place.processes) {}
+      is_missing_(options_.place.processes),
+      polling_([this](Time) {
+        DeadlineWatch<NcclCommunicator>::of_process().for_each([](NcclCommunicator& nccl) { nccl.poll(); });
+        sequencer_.report_completed();
+        return std::optional<Time>();
+      }) {}
 
 WorldSession::~WorldSession() { leave(steady_clock::now()); }
 
@@ -225,12 +231,22 @@ void WorldSession::send_heartbeats() {
       lose_world(fmt::format("{} has been silent for {:.1f} s (setting world.silence)", name_of_leader(),
                              seconds(now - to_leader_->last_heard())));
   }
-  DeadlineWatch<NcclCommunicator>::of_process().for_each([](NcclCommunicator& nccl) { nccl.poll(); });
-  sequencer_.report_completed();
+  poll_completed();
   heartbeat_timer_.expires_after(options_.heartbeat);
   heartbeat_timer_.async_wait([this](const error_code& failed) {
     if (!failed) send_heartbeats();
   });
+}
+
+// NCCL's communicators are polled on a thread of its own, since that may take long, and heartbeats must not.
+void WorldSession::poll_completed() {
+  bool has_any = false;
+  DeadlineWatch<NcclCommunicator>::of_process().for_each([&](NcclCommunicator&) { has_any = true; });
+  if (!has_any) return sequencer_.report_completed();
+  try {
+    polling_.watch(steady_clock::now());
+  } catch (const std::system_error&) {  // no thread: the next heartbeat tries again
+  }
 }
 
 // Processes that have joined earlier wait for this one already.
@@ -307,6 +323,7 @@ void WorldSession::leave(Time deadline) noexcept {
     lock.unlock();
     io_.stop();
     thread_.join();
+    polling_.stop();
   }
   exchange_.lose_all(collective_error(Kind::WorldGone, "this process has left its world"));
   marks_.lose_all();

@@ -8,6 +8,7 @@
 #include <coxswain/collectives/link/data_link.hpp>
 #include <coxswain/collectives/link/silence.hpp>
 #include <coxswain/collectives/sequencer/sequencer.hpp>
+#include <coxswain/collectives/watch/watchdog.hpp>
 #include <coxswain/collectives/world/data_exchange.hpp>
 #include <coxswain/collectives/world/leader_service.hpp>
 #include <coxswain/collectives/world/mark_exchange.hpp>
@@ -95,6 +96,7 @@ class WorldSession {
   void send_heartbeats();
   void note_heartbeat(const Heartbeat& heartbeat);
   void send_heartbeats_while_joining();
+  void poll_completed();
   void data_link_ended(std::uint16_t process, const std::string& why);
   void lose_world(const std::string& why) noexcept;
   void lose_device_world(const std::exception_ptr& why, bool only_busy) noexcept;
@@ -156,6 +158,7 @@ class WorldSession {
   std::vector<bool> is_missing_;  // by process: the leader says so, or the connection to it has ended
   std::condition_variable changed_;
   std::thread thread_;
+  Watchdog polling_;  // destroyed first
 };
 
 }  // namespace cox::detail::world

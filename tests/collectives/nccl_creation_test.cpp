@@ -205,8 +205,16 @@ struct TwoProcesses final : NcclExchange {
                               met(refusal);
                             },
                         .end_meeting = [this] { --meetings; },
-                        .refuse = [this](const std::exception_ptr&) { ++refusals; },
-                        .mark = [](CommunicatorNumber, std::uint64_t, const std::exception_ptr&) {},
+                        .refuse =
+                            [this](const std::exception_ptr&) {
+                              ++refusals;
+                              while (holds_refusals) std::this_thread::yield();
+                            },
+                        .mark =
+                            [this](CommunicatorNumber, std::uint64_t, const std::exception_ptr&, DeviceId device) {
+                              const std::lock_guard lock(mutex);
+                              marked.push_back(device);
+                            },
                         .ended = [](CommunicatorNumber, std::size_t, std::uint64_t) {},
                         .leave_within = leave_within,
                         .cannot_leave =
@@ -219,7 +227,7 @@ struct TwoProcesses final : NcclExchange {
             .ordinals = {0},
             .open = [] { return std::make_shared<Opened>(); },
             .quiesce = [] { return std::make_shared<int>(); },
-            .is_lost = [] { return false; },
+            .is_lost = [this] { return has_fault.load(); },
             .on_completed = [](std::size_t, std::span<const std::uint64_t>) {},
             .world = std::move(world)};
   }
@@ -237,8 +245,11 @@ struct TwoProcesses final : NcclExchange {
   std::promise<std::string> cannot_leave;
   std::atomic<int> meetings{0};
   std::atomic<int> refusals{0};
+  std::atomic<bool> holds_refusals{false};
+  std::atomic<bool> has_fault{false};
   std::atomic<int> marks{0};
   std::mutex mutex;
+  std::vector<DeviceId> marked;
   bool notes_at_once = true;
   std::vector<UniqueFunction<void()>> at_once;
   std::vector<UniqueFunction<void()>> kept;
@@ -270,8 +281,8 @@ TEST_CASE("L16: a process that is gone while NCCL waits for it ends the creation
   world.created.get_future().get();
   CHECK(wait_until_destroyed(*nccl));
   CHECK(world.meetings == 0);
-  CHECK(world.refusals >= 1);
-  CHECK(world.marks >= 1);
+  CHECK(world.refusals == 1);
+  CHECK(world.marks == 1);
   CHECK(live(world.fake) == 0);
 }
 
@@ -298,6 +309,86 @@ TEST_CASE("L14: NCCL is aborted only when the other processes have marked what f
   CHECK(wait_until_destroyed(*nccl));
   other.abort();
   CHECK(live(world.fake) == 0);
+}
+
+TEST_CASE("L14: a mark is noted only when another thread has ended its own marking") {
+  TwoProcesses world;
+  const auto nccl = world.begin();
+  NcclCreation other = creation_of({1}, 2);
+  other.create(world.id_shared.get_future().get());
+  world.created.get_future().get();
+  world.holds_refusals = true;
+  auto aborting = std::async(std::launch::async, [&] { nccl->abort(gone()); });
+  while (world.refusals == 0) std::this_thread::yield();
+  std::promise<void> noted;
+  auto is_noted = noted.get_future();
+  NcclCommunicator::receive_mark({world.devices().world->communicator}, 0, gone(), [&] { noted.set_value(); });
+  CHECK(is_noted.wait_for(50ms) == std::future_status::timeout);
+  world.holds_refusals = false;
+  is_noted.get();
+  aborting.get();
+  CHECK(wait_until_destroyed(*nccl));
+  other.abort();
+  CHECK(live(world.fake) == 0);
+}
+
+TEST_CASE("L14: a mark of a transfer concerns only the device that takes part in it") {
+  TwoProcesses world;
+  const auto nccl = world.begin();
+  NcclCreation other = creation_of({1}, 2);
+  other.create(world.id_shared.get_future().get());
+  world.created.get_future().get();
+  constexpr TransferRanks transfer{.from = 0, .to = 1};
+  constexpr DeviceId device{.type = 0, .index = 5};
+  static_cast<void>(nccl->transfers(CommunicatorNumber{78}, transfer, {.device = device, .in_sequence = 0},
+                                    [](std::size_t, std::span<const std::uint64_t>) {}));
+  std::promise<void> noted;
+  NcclCommunicator::receive_mark({world.devices().world->communicator, transfer}, 1, gone(),
+                                 [&] { noted.set_value(); });
+  noted.get_future().get();
+  {
+    const std::lock_guard lock(world.mutex);
+    CHECK(world.marked == std::vector{device});
+  }
+  nccl->close();
+  CHECK(wait_until_destroyed(*nccl));
+  other.abort();
+  CHECK(live(world.fake) == 0);
+}
+
+TEST_CASE("A process that leaves its world launches nothing more on idle communicators, which are not aborted") {
+  TwoProcesses world;
+  const auto nccl = world.begin();
+  NcclCreation other = creation_of({1}, 2);
+  other.create(world.id_shared.get_future().get());
+  world.created.get_future().get();
+  CHECK_NOTHROW(nccl->begin_launch(0));
+  NcclCommunicator::lose_world(gone(), true);
+  CHECK_THROWS_WITH(nccl->begin_launch(0), "process 1 is gone");
+  CHECK_THROWS_WITH(nccl->add(nccl->lane(), 0, {}, 0), "process 1 is gone");  // of a launch that had begun before
+  nccl->close();
+  CHECK(wait_until_destroyed(*nccl));
+  CHECK(world.marks == 0);
+  {
+    const std::lock_guard lock(world.fake.mutex);
+    CHECK(world.fake.count(Kind::Destroy) == 1);
+  }
+  other.abort();
+  CHECK(live(world.fake) == 0);
+}
+
+TEST_CASE("After a GPU fault during the creation, NCCL is not called") {
+  TwoProcesses world;
+  const int before = live(world.fake);
+  const auto nccl = world.begin();
+  static_cast<void>(world.id_shared.get_future().get());
+  while (live(world.fake) == before) std::this_thread::yield();
+  world.has_fault = true;
+  nccl->abort(gone());
+  CHECK(wait_until_destroyed(*nccl));
+  const std::lock_guard lock(world.fake.mutex);
+  CHECK(world.fake.count(Kind::Abort) + world.fake.count(Kind::Destroy) == 0);
+  CHECK(std::exchange(world.fake.live, before) == before + 1);  // it was leaked
 }
 
 TEST_CASE("A process that NCCL does not let go ends") {

@@ -122,6 +122,15 @@ inline void try_again(const char* what, GpuProcess& process, const Communication
   });
 }
 
+inline void poison_one(GpuProcess& process) {
+  process.sum(process.all);
+  if (process.world.process() == 1) process.poison();
+  report("sum", [&] { process.sum(process.all); });
+  if (process.world.process() == 1)
+    process.client.write(process.values, Bytes::from_vector(std::vector<float>(GpuProcess::elements, 1.0F)));
+  report("again", [&] { process.sum(process.all); });
+}
+
 using Scenario = std::function<void(GpuProcess&)>;
 inline const std::map<std::string, Scenario>& scenarios() {
   static const std::map<std::string, Scenario> all{
@@ -178,15 +187,8 @@ inline const std::map<std::string, Scenario>& scenarios() {
          report("sum", [&] { process.sum(process.all); });
          try_again("late", process, process.all);
        }},
-      {"poison",
-       [](GpuProcess& process) {
-         process.sum(process.all);
-         if (process.world.process() == 1) process.poison();
-         report("sum", [&] { process.sum(process.all); });
-         if (process.world.process() == 1)
-           process.client.write(process.values, Bytes::from_vector(std::vector<float>(GpuProcess::elements, 1.0F)));
-         report("again", [&] { process.sum(process.all); });
-       }},
+      {"poison", poison_one},
+      {"poison after sums of one process", poison_one},
       {"poison that spreads",  // what depends on the sum is a part of another one
        [](GpuProcess& process) {
          process.sum(process.all);
@@ -214,13 +216,31 @@ inline const std::map<std::string, Scenario>& scenarios() {
   return all;
 }
 
+/// Uses two GPUs of this process, before it has joined a world.
+inline void sum_alone() {
+  const std::vector<DeviceId> own = gpus_of_process(0, 2);
+  const CommunicationId both(own);
+  std::vector<CudaClient> clients;
+  std::vector<Handle> sums;
+  for (const DeviceId device : own) {
+    CudaClient& client = clients.emplace_back(CudaClient::load(device));
+    const Handle one = client.create(Bytes::from_vector(std::vector<float>{1.0F}));
+    sums.push_back(client.empty(sizeof(float)));
+    client.all_reduce(one, sums.back(), ElementType::F32, both);
+  }
+  for (std::size_t i = 0; i < own.size(); ++i)
+    if (clients[i].read_one(sums[i]).to_vector<float>() != std::vector<float>{2.0F})
+      throw std::runtime_error("the sum of one process is wrong");
+}
+
 inline int run_scenario(const std::string& name) {
   prepare_gpus();
   try {
     const std::size_t number = std::stoul(std::getenv("COX_WORLD_PROCESS"));
+    if (name == "poison after sums of one process") sum_alone();
     GpuProcess process(gpus_of_process(number, 1));
 #if COX_WORLD_STAND_INS
-    require_no_nccl();
+    if (name != "poison after sums of one process") require_no_nccl();
 #endif
     scenarios().at(name)(process);
     std::printf("end\n");  // none leaves the world before the others have their results
@@ -313,6 +333,13 @@ class FailureTest {
       expect(line_of(output, "rest").text == "nothing", name + ": the survivors go on");
     };
   }
+  /// That the poison of process 1 reaches all, and they continue.
+  [[nodiscard]] Check poisoned(const std::string& name) {
+    return [this, name](std::size_t, const std::string& output) {
+      expect(line_of(output, "sum").names(first_cause), name + ": all are told the first cause");
+      expect(line_of(output, "again").text == "nothing", name + ": the communicator goes on");
+    };
+  }
   /// For the missing process to go on, when the others have been told.
   static void let_go(WorldProcesses& world, std::size_t processes) {
     for (std::size_t process = 0; process < processes; ++process)
@@ -349,10 +376,7 @@ class FailureTest {
         expect(sum.is(FailureKind::Timeout) && sum.names("process 1"), name + ": all are told who is missing");
         expect(line_of(output, "late").text == "nothing", name + ": the communicator is opened again");
       });
-    run("poison", {}, nothing, [this](std::size_t, const std::string& output) {
-      expect(line_of(output, "sum").names(first_cause), "poison: all are told the first cause");
-      expect(line_of(output, "again").text == "nothing", "poison: the communicator goes on");
-    });
+    run("poison", {}, nothing, poisoned("poison"));
     run("left", {}, nothing, [this](std::size_t process, const std::string& output) {
       if (process == 1) return;
       const Line sum = line_of(output, "sum");

@@ -17,5 +17,7 @@ int main(int count, char** arguments) {
         test.expect(FailureTest::line_of(output, "sum").names(first_cause), "spread: all are told the first cause");
         test.expect(FailureTest::line_of(output, "again").text == "nothing", "spread: the communicator goes on");
       });
+  const std::string late = "poison after sums of one process";
+  test.run(late, {}, [](WorldProcesses&) {}, test.poisoned(late));
   return test.result();
 }

@@ -38,7 +38,7 @@ void CudaCollectiveLaunch::issue(const IssueTarget& target) noexcept {
     MarkScope marks;
     admit();
     if (own.shared() && reads_poison()) {
-      const std::shared_ptr<StreamHold>& hold = own.resources().hold;
+      const std::shared_ptr<StreamHold>& hold = own.hold();
       const std::uint32_t number = hold->enqueue(target.stream());
       marks.when_noted([hold, number] { hold->open(number); });
     }

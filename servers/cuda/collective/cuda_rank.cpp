@@ -36,10 +36,10 @@ InFlightOperations::CompletedCallback when_completed(const std::shared_ptr<Fligh
   };
 }
 
-// Another process has reported that the operation fails on all ranks.
+// Another process has reported that the operation fails on all ranks, of which `device` has one.
 void mark_failed(CommunicatorNumber number, std::uint64_t sequence, const std::exception_ptr& why,
-                 std::span<const DeviceId> own) noexcept {
-  PoisonLog::fail_collective({number, sequence}, PoisonLog::first_failure({number, sequence}, why), own);
+                 DeviceId device) noexcept {
+  PoisonLog::fail_collective({number, sequence}, PoisonLog::first_failure({number, sequence}, why), {&device, 1});
 }
 
 NcclDevices nccl_devices(const std::shared_ptr<Communicator>& among, const std::vector<DeviceId>& own) {
@@ -56,18 +56,17 @@ NcclDevices nccl_devices(const std::shared_ptr<Communicator>& among, const std::
           .quiesce = [] { return LaunchGate::of_process().quiesce(); },
           .is_lost = gpu_faulted,
           .on_completed = when_completed(among->sequencer().recorder(among->number()), ranks),
-          .world = nccl_world_part(
-              among, [own](CommunicatorNumber number, std::uint64_t sequence, const std::exception_ptr& why) {
-                mark_failed(number, sequence, why, own);
-              })};
+          .world = nccl_world_part(among, mark_failed)};
 }
 
 }  // namespace
 
 CudaRank::CudaRank(std::shared_ptr<Communicator> among, CommunicatorNumber its_number, CommunicationId its_devices,
-                   DeviceId device, StreamSlot slot, std::shared_ptr<const CollectiveResources> resources)
+                   DeviceId device, StreamSlot slot, std::shared_ptr<const CollectiveResources> resources,
+                   std::shared_ptr<StreamHold> hold)
     : CommunicatorRank(std::move(among), its_number, std::move(its_devices), device),
       resources_(std::move(resources)),
+      hold_(std::move(hold)),
       own_devices_(cox::own_devices(devices())),
       nccl_communicator_(find_nccl_communicator()),
       nccl_rank_(place_of(device, cox::own_devices(communicator()->devices()))),

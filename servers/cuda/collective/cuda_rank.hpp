@@ -41,7 +41,6 @@ struct CollectiveResources {
   std::shared_ptr<PeerCopyStream> copy_stream;
   std::shared_ptr<CommunicationStream> communication_stream;
   std::shared_ptr<CompletionOrder> completion_order;
-  std::shared_ptr<StreamHold> hold;  ///< of the communication stream; null if the process has joined no world
 };
 
 /// One rank of a communicator on GPUs, equivalent to an ncclComm_t. The sequencer releases its operations, in the same
@@ -51,16 +50,20 @@ struct CollectiveResources {
 /// keep it alive.
 class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::enable_shared_from_this<CudaRank> {
  public:
-  /// `slot`: where the operations are counted. `resources`: shared by all ranks of the device. For the other parameters
-  /// and the exceptions see CommunicatorRank.
+  /// `slot`: where the operations are counted. `resources`: shared by all ranks of the device. `hold`: of the
+  /// communication stream; null only if the process has joined no world. For the other parameters and the exceptions
+  /// see CommunicatorRank.
   CudaRank(std::shared_ptr<Communicator> communicator, CommunicatorNumber number, CommunicationId devices,
-           DeviceId device, StreamSlot slot, std::shared_ptr<const CollectiveResources> resources);
+           DeviceId device, StreamSlot slot, std::shared_ptr<const CollectiveResources> resources,
+           std::shared_ptr<StreamHold> hold);
   ~CudaRank() = default;
   /// Ends the use of the rank, whose operations have all completed.
   void close() noexcept;
 
   /// Any thread may call this. Some of the objects that it points to are for the device thread only.
   [[nodiscard]] const CollectiveResources& resources() const noexcept { return *resources_; }
+  /// Never null if the rank is shared(). For the device thread.
+  [[nodiscard]] const std::shared_ptr<StreamHold>& hold() const noexcept { return hold_; }
   /// NCCL's communicators; null if the operations are transfers between devices of this process. Any thread.
   [[nodiscard]] const std::shared_ptr<NcclCommunicator>& nccl_communicator() const noexcept {
     return nccl_communicator_;
@@ -126,6 +129,7 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   void run_posted() noexcept override;
 
   const std::shared_ptr<const CollectiveResources> resources_;
+  const std::shared_ptr<StreamHold> hold_;
   const std::vector<DeviceId> own_devices_;
   const std::shared_ptr<NcclCommunicator> nccl_communicator_;
   const std::size_t nccl_rank_;

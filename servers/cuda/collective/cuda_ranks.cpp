@@ -34,11 +34,14 @@ CudaRank& CudaRanks::find_or_create(const std::shared_ptr<Communicator>& communi
   if (const auto found = ranks_.find(ranks.number); found != ranks_.end()) return *found->second;
   reap();
   const std::shared_ptr<const CollectiveResources> on = resources();
+  // The process may have used its own devices before it joined the world.
+  if (hold_ == nullptr && own_process() != 0) hold_ = std::make_shared<StreamHold>(CudaContext::open(device_.index));
   const StreamSlot slot = streams_.acquire_slot();
   try {
     const auto index = static_cast<std::size_t>(slot);
     if (by_slot_.size() <= index) by_slot_.resize(index + 1);
-    auto made = std::make_shared<CudaRank>(communicator, ranks.number, std::move(ranks.devices), device_, slot, on);
+    auto made =
+        std::make_shared<CudaRank>(communicator, ranks.number, std::move(ranks.devices), device_, slot, on, hold_);
     CudaRank& kept = *ranks_.emplace(ranks.number, std::move(made)).first->second;
     by_slot_[index] = &kept;
     return kept;
@@ -145,10 +148,9 @@ const std::shared_ptr<const CollectiveResources>& CudaRanks::resources() {
   if (resources_ != nullptr) return resources_;
   if (transfers_ == nullptr) transfers_ = streams_.create_dedicated_stream();
   if (copies_ == nullptr) copies_ = streams_.create_dedicated_stream();
-  auto hold = own_process() == 0 ? nullptr : std::make_shared<StreamHold>(CudaContext::open(device_.index));
-  auto made = std::make_shared<const CollectiveResources>(CollectiveResources{
-      streams_, posts_, transfers_, std::make_shared<PeerCopyStream>(copies_),
-      std::make_shared<CommunicationStream>(streams_), std::make_shared<CompletionOrder>(), std::move(hold)});
+  auto made = std::make_shared<const CollectiveResources>(
+      CollectiveResources{streams_, posts_, transfers_, std::make_shared<PeerCopyStream>(copies_),
+                          std::make_shared<CommunicationStream>(streams_), std::make_shared<CompletionOrder>()});
   // The gate counts a device from its notification until it has drained its launches. The notifying thread is still
   // counted by the gate itself at that time, so the gate is never quiescent between the release and the launch.
   posts_->set_coalesced([device = device_] {

@@ -74,6 +74,7 @@ class CudaRanks {
   std::shared_ptr<const CollectiveResources> resources_;  // created by the first operation, with the two streams:
   std::shared_ptr<CudaStream> transfers_;
   std::shared_ptr<CudaStream> copies_;
+  std::shared_ptr<StreamHold> hold_;  // of the communication stream; null before the process has joined a world
   std::map<CommunicatorNumber, std::shared_ptr<CudaRank>> ranks_;
   std::vector<const CudaRank*> by_slot_;                   // the rank that uses the slot; null: none
   std::vector<std::shared_ptr<NcclCommunicator>> closed_;  // those that may not be destroyed yet

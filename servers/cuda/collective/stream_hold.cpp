@@ -28,13 +28,20 @@ std::uint32_t StreamHold::enqueue(CUstream stream) {
 }
 
 void StreamHold::open(std::uint32_t number) noexcept {
+  std::uint32_t highest = last_opened_.load();
+  while (highest < number && !last_opened_.compare_exchange_weak(highest, number)) {
+  }
   std::uint64_t last = number;
   try {
     const std::optional<std::uint64_t> prefix = opened_.note({&last, 1});
-    if (!prefix) return;
-    last = *prefix;
-  } catch (const std::bad_alloc&) {  // the order cannot be kept: all holds up to this one open, so that none stays shut
+    if (!prefix && !is_order_lost_.load()) return;
+    last = prefix.value_or(0);
+  } catch (const std::bad_alloc&) {
+    is_order_lost_.store(true);
   }
+  // From then on a hold opens those before it, too, so that none stays shut. Sequentially consistent: either this
+  // thread sees what another one has opened meanwhile, or that one sees that the order is lost.
+  if (is_order_lost_.load()) last = last_opened_.load();
   // Release pairs with the wait of the stream. Another thread may have stored a later number.
   auto* const word = static_cast<std::atomic<std::uint32_t>*>(word_.get());
   std::uint32_t before = word->load(std::memory_order_relaxed);

@@ -5,6 +5,7 @@
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/driver/driver_object.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
@@ -31,6 +32,8 @@ class StreamHold {
   DriverHostMemory word_;    // an atomic number: all holds up to it are open
   std::uint32_t count_ = 0;  // device thread only
   CompletedPrefix opened_;
+  std::atomic<std::uint32_t> last_opened_{0};  // the highest number
+  std::atomic<bool> is_order_lost_{false};     // a number is missing in opened_
 };
 
 }  // namespace cox::detail

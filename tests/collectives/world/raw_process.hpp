@@ -3,9 +3,9 @@
 #include <coxswain/tests/support/temporary_folder.hpp>
 
 #include <coxswain/collectives/leader/world_message.hpp>
+#include <coxswain/collectives/link/control_link.hpp>
 #include <coxswain/collectives/store/folder_store.hpp>
 #include <coxswain/collectives/store/world_token.hpp>
-#include <coxswain/collectives/link/control_link.hpp>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
