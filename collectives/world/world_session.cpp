@@ -278,8 +278,8 @@ void WorldSession::lose_world(const std::string& why) noexcept {
 }
 
 // `only_busy`: the process leaves in good order, so that communicators without operations in flight are destroyed later
-// with their devices, as NCCL prefers. Without the world nobody notes marks. NCCL is aborted, and what is held is
-// released, when the others have given this process up: until then, they take what completes for valid.
+// with their devices, as NCCL prefers. Without the world nobody notes marks. The others take what completes for valid
+// until they have given this process up: NCCL is aborted, and streams that wait for marks run on, only after that.
 void WorldSession::lose_device_world(const std::exception_ptr& why, bool only_busy) noexcept {
   try {
     NcclCommunicator::lose_world(why, only_busy);
