@@ -278,9 +278,9 @@ void WorldSession::lose_world(const std::string& why) noexcept {
 }
 
 // `only_busy`: the process leaves in good order, so that communicators without operations in flight are destroyed later
-// with their devices, as NCCL prefers. Without the world no process answers marks. The other processes accept operations
-// that complete until they know that this process is gone: NCCL is aborted, and streams that wait for marks continue, only
-// after that.
+// with their devices, as NCCL prefers. Without the world no process answers marks. The other processes accept
+// operations that complete until they know that this process is gone: NCCL is aborted, and streams that wait for marks
+// continue, only after that.
 void WorldSession::lose_device_world(const std::exception_ptr& why, bool only_busy) noexcept {
   try {
     NcclCommunicator::lose_world(why, only_busy);
