@@ -41,7 +41,7 @@ void MarkExchange::mark(const SharedSequence& sequence, std::uint64_t operation,
       const std::lock_guard lock(mutex_);
       if (!is_lost_) {
         UniqueFunction<void()>& place = pending_[last_ + 1];
-        place = std::move(noted);
+        std::swap(place, noted);
         mark.id = ++last_;
       }
     }
