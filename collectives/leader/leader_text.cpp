@@ -7,12 +7,7 @@
 
 namespace cox::detail::world {
 
-// "process 1 (node7, pid 4711)".
-std::string Leader::name(std::uint16_t process) const {
-  const ProcessFacts& facts = processes_[process].facts;
-  if (facts.host.empty()) return fmt::format("process {}", process);
-  return fmt::format("process {} ({}, pid {})", process, facts.host, facts.pid);
-}
+std::string Leader::name(std::uint16_t process) const { return name_of_process(process, processes_[process].facts); }
 
 // "operation 3 of {p0/host:0, p1/host:0}", "transfer 3 from p0/host:0 to p1/host:0", or "the creation of {p0/cuda:0,
 // p1/cuda:0}".

@@ -374,4 +374,9 @@ Message decode(std::span<const std::byte> frame) {
 
 void cut(std::string& text, std::size_t most) { text.resize(length_up_to(text, most)); }
 
+std::string name_of_process(std::uint16_t process, const ProcessFacts& facts) {
+  const std::string number = "process " + std::to_string(process);
+  return facts.host.empty() ? number : number + " (" + facts.host + ", pid " + std::to_string(facts.pid) + ")";
+}
+
 }  // namespace cox::detail::world

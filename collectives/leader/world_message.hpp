@@ -84,6 +84,9 @@ struct ProcessFacts {
   friend bool operator==(const ProcessFacts&, const ProcessFacts&) = default;
 };
 
+/// "process 1 (node7, pid 4711)"; "process 1" if it has not joined.
+[[nodiscard]] std::string name_of_process(std::uint16_t process, const ProcessFacts& facts);
+
 // Joining, and the link itself.
 
 /// The first message of a process. Decoding a Hello of another protocol version gives that version only; all other

@@ -12,7 +12,7 @@
 
 namespace cox::detail {
 
-/// What the processes of a world tell each other about their NCCL communicators, by way of the leader. Any thread.
+/// Messages between the processes of a world about their NCCL communicators, by way of the leader. Any thread.
 class NcclExchange {
  public:
   /// Sends the unique id of a communicator to its other processes. Throws std::bad_alloc.

@@ -56,18 +56,8 @@ std::string LeaderService::names_of_missing() const {
   return names;
 }
 
-bool LeaderService::is_present(std::uint16_t process) const noexcept {
-  return leader_ ? leader_->is_present(process) : !facts_[process].host.empty();
-}
-
 std::size_t LeaderService::present() const noexcept {
   return static_cast<std::size_t>(std::ranges::count_if(links_, [](const Link& link) { return link != nullptr; }));
-}
-
-std::string LeaderService::name(std::uint16_t process) const {
-  const ProcessFacts& facts = facts_[process];
-  if (facts.host.empty()) return fmt::format("process {}", process);
-  return fmt::format("process {} ({}, pid {})", process, facts.host, facts.pid);
 }
 
 void LeaderService::accept() {
@@ -196,7 +186,7 @@ void LeaderService::drop_successor(std::uint16_t process) {
   link->close();
 }
 
-// The others connect to it as soon as it connects to them, so one at a time: it must know all of them.
+// One at a time, so that each has the addresses of all processes that are present.
 void LeaderService::welcome_next_successor() {
   if (successors_.empty() || is_welcomed_) return;
   is_welcomed_ = true;

@@ -30,7 +30,6 @@ struct LeaderServiceOptions {
   std::string run{};
   Token token{};
   std::size_t max_ahead = 1024;  ///< see LeaderOptions
-  std::chrono::nanoseconds heartbeat{std::chrono::seconds(1)};
   std::chrono::nanoseconds silence{std::chrono::seconds(30)};
   /// How long a connection may exist before it has said which process it comes from.
   std::chrono::nanoseconds identified_within{std::chrono::seconds(10)};
@@ -64,10 +63,11 @@ class LeaderService {
 
   /// The own process takes part.
   void set_own(ProcessFacts facts) { facts_[*options_.own] = std::move(facts); }
-  /// Whether all processes have joined. Then they have been sent a Welcome, unless the own one calls start().
+  /// Whether all processes have joined.
   [[nodiscard]] bool is_complete() const noexcept;
   [[nodiscard]] std::string names_of_missing() const;
-  /// Starts the world: all processes are sent a Welcome. Precondition: is_complete().
+  /// Starts the world: sends a Welcome to all processes. Without an own process the service calls it when all have
+  /// joined. Precondition: is_complete().
   void start();
 
   /// A message of the own process.
@@ -79,10 +79,8 @@ class LeaderService {
 
   /// By number: of processes that have not joined yet, without a host; of those that are gone, the last ones.
   [[nodiscard]] const std::vector<ProcessFacts>& facts() const noexcept { return facts_; }
-  [[nodiscard]] bool is_present(std::uint16_t process) const noexcept;
   /// Number of processes that are present, without the own one.
   [[nodiscard]] std::size_t present() const noexcept;
-  [[nodiscard]] std::string name(std::uint16_t process) const;
   /// For people: the processes, and the operations that wait for some of them, a line each.
   [[nodiscard]] std::string describe(Time now) const;
 
@@ -90,6 +88,7 @@ class LeaderService {
   using Tcp = boost::asio::ip::tcp;
   using Link = std::shared_ptr<ControlLink>;
 
+  [[nodiscard]] std::string name(std::uint16_t process) const { return name_of_process(process, facts_[process]); }
   void accept();
   void receive_hello(const Link& link, Message message);
   [[nodiscard]] std::string objection_to(const Hello& hello) const;

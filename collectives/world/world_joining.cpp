@@ -163,7 +163,6 @@ void WorldSession::lead(Store& store, Time deadline) {
                            .run = place.run,
                            .token = token_,
                            .max_ahead = options_.max_ahead,
-                           .heartbeat = options_.heartbeat,
                            .silence = options_.silence,
                            .identified_within = options_.identified_within,
                            .own = own_},
@@ -329,7 +328,7 @@ void WorldSession::connect_data_to(std::uint16_t process) {
   const auto frame = std::make_shared<std::vector<std::byte>>(
       frame_of(DataHello{.token = token_, .process = own_, .restart = options_.place.restart}));
   const auto fail = [this, process](const error_code& error) {
-    if (is_successor_) return;  // the leader tells if the process is gone
+    if (is_successor_) return;  // the leader reports a process that is gone
     refused_ = fmt::format("{} cannot be reached: {}", name_of_process(process), error.message());
   };
   error_code ignored;
@@ -344,10 +343,22 @@ void WorldSession::connect_data_to(std::uint16_t process) {
                                        *socket, boost::asio::buffer(*frame),
                                        [this, socket, frame, fail, process](const error_code& unheard, std::size_t) {
                                          if (unheard) return fail(unheard);
+                                         if (!is_data_hello_of(process, *frame))
+                                           return fail(boost::asio::error::connection_refused);
                                          exchange_.add(process, std::make_shared<DataLink>(std::move(*socket)));
                                        });
                                  });
       });
+}
+
+bool WorldSession::is_data_hello_of(std::uint16_t process, std::span<const std::byte> frame) const {
+  try {
+    const Message message = decode(frame.subspan(length_bytes));
+    const auto* const hello = std::get_if<DataHello>(&message);
+    return hello != nullptr && tokens_equal(hello->token, token_) && hello->process == process;
+  } catch (const MalformedMessage&) {  // another program
+    return false;
+  }
 }
 
 void WorldSession::accept_data() {

@@ -71,7 +71,6 @@ class WorldLeader::Thread {
             .run = std::move(options.run),
             .token = options.token,
             .max_ahead = static_cast<std::size_t>(now.get<std::uint64_t>("collectives.max_ahead")),
-            .heartbeat = heartbeat_,
             .silence = now.get<std::chrono::nanoseconds>("world.silence")};
   }
 
@@ -85,7 +84,7 @@ class WorldLeader::Thread {
         cox::log::write(LogSubsystem::Collectives, LogLevel::Error,
                         [&] { return std::string("the leader of the world has failed: ") + error.what(); });
         timer_.cancel();
-        service_.close();  // the processes are told
+        service_.close();  // the processes find that their connections have ended
       }
     }
   }

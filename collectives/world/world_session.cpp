@@ -127,7 +127,7 @@ void WorldSession::handle(Message message) {
   if (const auto* const heartbeat = std::get_if<Heartbeat>(&message)) return note_heartbeat(*heartbeat);
   if (const auto* const gone = std::get_if<Gone>(&message)) {
     if (!leads_ && gone->process < facts_.size() && gone->process != own_)
-      note_lost(gone->process, gone->kind, gone->text);  // the leader itself is told by service_
+      note_lost(gone->process, gone->kind, gone->text);  // service_ calls note_lost() in the leader itself
     return;
   }
   if (auto* const joined = std::get_if<Joined>(&message)) {
@@ -349,9 +349,7 @@ std::vector<ProcessFacts> WorldSession::processes() const {
 
 std::string WorldSession::name_of_process(std::uint16_t process) const {
   const std::lock_guard lock(facts_mutex_);
-  const ProcessFacts& facts = facts_[process];
-  if (facts.host.empty()) return fmt::format("process {}", process);
-  return fmt::format("process {} ({}, pid {})", process, facts.host, facts.pid);
+  return world::name_of_process(process, facts_[process]);
 }
 
 std::string WorldSession::name_of_leader() const {

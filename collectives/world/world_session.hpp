@@ -26,6 +26,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -79,6 +80,7 @@ class WorldSession {
   void connect_to_leader(const std::string& host, std::uint16_t port, Time deadline);
   void connect_data(Time deadline);
   void connect_data_to(std::uint16_t process);
+  [[nodiscard]] bool is_data_hello_of(std::uint16_t process, std::span<const std::byte> frame) const;
   void accept_data();
   void receive_data_hello(const std::shared_ptr<Tcp::socket>& socket);
   void accept_data_of(const DataHello& hello, Tcp::socket socket);

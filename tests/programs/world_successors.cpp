@@ -40,11 +40,11 @@ class Worker {
   explicit Worker(std::string file) : file_(std::move(file)) {}
 
   int run() {
-    std::printf("joined\n");
-    std::fflush(stdout);
     while (!is_done_) {
       try {
         step();
+        std::printf("step\n");
+        std::fflush(stdout);
       } catch (...) {
         const auto* const error = cox::find_cause<cox::CollectiveError>(std::current_exception());
         if (error == nullptr || error->kind() != Kind::ProcessGone) throw;
@@ -110,16 +110,15 @@ int run_world(unsigned kills, unsigned seed) {
       {"COX_WORLD=" + leader.address(), "COX_HOST_DEVICES=1", "COX_WORLD_TOKEN=" + cox::detail::to_hexadecimal(token)});
   std::minstd_rand random(seed);
   std::vector<unsigned> restarts(processes);
-  std::vector<std::size_t> joined(processes);  // how often, before it was started for the last time
+  std::vector<std::size_t> done(processes);  // steps before it was started for the last time
   for (unsigned kill = 0; kill < kills; ++kill) {
     const std::size_t victim = random() % processes;
     // One in four is killed as it starts, the others at any moment of their work.
-    if (random() % 4 != 0)
-      while (count_of(world.output(victim), "joined") == joined[victim]) std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+    const std::size_t steps = random() % 4 == 0 ? 0 : 1 + random() % 20;
+    while (count_of(world.output(victim), "step\n") < done[victim] + steps) std::this_thread::yield();
     world.kill(victim, SIGKILL);
     static_cast<void>(world.wait(victim));
-    joined[victim] = count_of(world.output(victim), "joined");
+    done[victim] = count_of(world.output(victim), "step\n");
     world.start_again(victim, "COX_WORLD_RESTART=" + std::to_string(++restarts[victim]));
   }
   std::ofstream(file) << "end";

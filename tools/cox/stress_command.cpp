@@ -165,7 +165,7 @@ StressCommand::StressCommand(CLI::App& app)
   command_.add_flag("--standby", standby_, "With --kept: as under `cox run --standby`");
   command_.add_option("--world", worlds_,
                       "Instead: start this number of worlds, one after the other. In each a process, or a connection, "
-                      "fails at a message of the protocol; check what the others are told and that they continue. "
+                      "fails at a message of the protocol; check which errors the others get and that they continue. "
                       "--fault kill, or weights such as kill=0.5,stop=0.3,slow=0.1,cut=0.1");
   command_.add_option("--processes", processes_, "With --world: of each world")->capture_default_str();
   command_.add_option("--world-member", world_member_)->group("");  // for a process of --world

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -78,6 +79,22 @@ bool kill_children(const std::function<bool(pid_t)>& is_spared) {
   }
   // The children of one that has been reaped now are found now, too.
   return none && std::ranges::all_of(children_of_this_process(), is_spared);
+}
+
+bool end_children(const std::function<bool(pid_t)>& is_spared, const std::string& program, std::ostream& err,
+                  const std::function<bool()>& wait) {
+  constexpr std::chrono::seconds reported_after{5};
+  const auto begin = std::chrono::steady_clock::now();
+  for (bool reported = false; !kill_children(is_spared);) {
+    if (!reported && std::chrono::steady_clock::now() - begin > reported_after) {
+      reported = true;
+      err << "cox run: waits for processes of '" << program
+          << "' that have been killed and have not ended: they may still write its kept memory\n"
+          << std::flush;
+    }
+    if (!wait()) return false;
+  }
+  return true;
 }
 
 void reap_children(const std::vector<pid_t>& others) {

@@ -2,6 +2,8 @@
 
 #include <sys/types.h>
 #include <functional>
+#include <ostream>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +18,10 @@ void adopt_orphans();
 /// is left; those that become children when their parent ends are found by the next call. Does not block. Throws as
 /// children_of_this_process().
 [[nodiscard]] bool kill_children(const std::function<bool(pid_t)>& is_spared);
+/// Calls kill_children() until none is left, and `wait` in between, which blocks for a moment; stops when that returns
+/// false. Returns whether none is left. Reports on `err` if it takes long; `program`: its name there.
+[[nodiscard]] bool end_children(const std::function<bool(pid_t)>& is_spared, const std::string& program,
+                                std::ostream& err, const std::function<bool()>& wait);
 /// Reaps children that have ended, up to the first one in `others`, which are left to their owners. Does not block.
 void reap_children(const std::vector<pid_t>& others);
 /// Whether the process has begun to end: the kernel closes its files, or it has ended and is not reaped. The peers of

@@ -219,20 +219,14 @@ bool Supervisor::finish_run() {
       return std::ranges::find(children_before_, process) != children_before_.end() ||
              (standby_ && standby_->includes(process));
     };
-    const Clock::time_point begin = Clock::now();
-    for (bool reported = false; !kill_children(is_spared);) {
-      if (!reported && Clock::now() - begin > std::chrono::seconds(5)) {
-        reported = true;
-        err_ << "cox run: waits for processes of '" << program_.front()
-             << "' that have been killed and have not ended: they may still write its kept memory\n"
-             << std::flush;
-      }
+    const auto wait = [this] {
       wait_readable(descriptors(), std::chrono::milliseconds(10));
       while (const auto signal = signals_.take())
         if (CaughtSignals::requests_exit(signal->number)) exit_requested_ = true;
       answer_requests(nullptr);
-      if (exit_requested_) return false;
-    }
+      return !exit_requested_;
+    };
+    if (!end_children(is_spared, program_.front(), err_, wait)) return false;
   }
   const bool progresses = keeper_.end_run();
   if (memory_is_lost(report(restarts_))) {

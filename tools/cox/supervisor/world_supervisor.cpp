@@ -208,20 +208,14 @@ bool WorldSupervisor::finish_run() {
     const auto is_spared = [this](pid_t process) {
       return std::ranges::find(children_before_, process) != children_before_.end();
     };
-    const Clock::time_point begin = Clock::now();
-    for (bool reported = false; !kill_children(is_spared);) {
-      if (!reported && Clock::now() - begin > std::chrono::seconds(5)) {
-        reported = true;
-        err_ << "cox run: waits for processes of '" << program_.front()
-             << "' that have been killed and have not ended: they may still write its kept memory\n"
-             << std::flush;
-      }
+    const auto wait = [this] {
       wait_readable(descriptors(), std::chrono::milliseconds(10));
       while (const auto signal = signals_.take())
         if (CaughtSignals::requests_exit(signal->number)) exit_requested_ = true;
       answer_requests(nullptr);
-      if (exit_requested_) return false;
-    }
+      return !exit_requested_;
+    };
+    if (!end_children(is_spared, program_.front(), err_, wait)) return false;
   }
   const bool progresses = keepers_.end_run();
   for (std::size_t process = 0; process < options_.processes; ++process)

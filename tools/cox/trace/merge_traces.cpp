@@ -32,7 +32,7 @@ std::optional<Number> number_of(const json& data, const char* name) {
   return number;
 }
 
-// A trace and what it tells of its process.
+// A trace, and its process as its header describes it.
 struct Part {
   std::uint64_t process;
   std::string name;                          // "process 1 (node7, pid 4711)"
