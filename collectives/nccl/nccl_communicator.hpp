@@ -51,8 +51,8 @@ struct NcclWorldPart {
       mark;
   /// All operations of the rank up to this one have ended. Does not throw.
   std::function<void(CommunicatorNumber sequence, std::size_t rank, std::uint64_t last)> ended;
-  /// How long a thread may take to leave NCCL after the communicators were given up. NCCL then holds it for good, and
-  /// `cannot_leave` is called, which should end the process.
+  /// How long a thread may take to return from NCCL after the communicators were aborted. A thread that has not
+  /// returned by then is taken to block for ever: `cannot_leave` is called, which should end the process.
   std::chrono::milliseconds leave_within{10'000};
   std::function<void(const std::string& text)> cannot_leave;
 };

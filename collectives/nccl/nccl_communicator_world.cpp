@@ -170,7 +170,7 @@ void NcclCommunicator::leave_creation(const std::exception_ptr& cause) noexcept 
     if (changed_.wait_for(lock, devices_.world->leave_within, [this] { return state_ != State::Creating; })) return;
     lock.unlock();
     devices_.world->cannot_leave("NCCL does not return from the creation of " + devices_.devices.to_string() +
-                                 ", which was given up: " + describe_cause(cause));
+                                 ", which was aborted: " + describe_cause(cause));
   };
   try {
     const std::lock_guard lock(mutex_);
@@ -212,7 +212,7 @@ void NcclCommunicator::abort_in_time() noexcept {
   lock.unlock();
   if (!left)
     devices_.world->cannot_leave("NCCL does not abort " + devices_.devices.to_string() +
-                                 ", which was given up: " + describe_cause(broken()));
+                                 ", which was aborted: " + describe_cause(broken()));
   aborting.join();
 }
 

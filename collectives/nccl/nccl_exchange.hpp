@@ -55,7 +55,7 @@ class MarkScope {
  private:
   struct Count {
     std::atomic<std::size_t> left{1};  // marks and inner scopes that are not noted, and the scope itself
-    UniqueFunction<void()> then;       // set before the scope gives up its share
+    UniqueFunction<void()> then;       // set before the scope releases its share
     std::shared_ptr<Count> outer;
   };
   static void count_down(std::shared_ptr<Count> count) noexcept;
