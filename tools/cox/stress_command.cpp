@@ -27,6 +27,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -65,16 +66,23 @@ class TraceScope {
   bool on_;
 };
 
+bool are_gpus(const std::vector<DeviceId>& devices) { return devices.front().type != host_device_type; }
+
+// The CUDA driver keeps its own threads after shutdown. They are started before the run, so that they are not counted
+// as threads that the run leaks; and before the world is joined, whose communicators end with their devices.
+void start_driver_threads(const std::vector<DeviceId>& gpus) {
+#if COX_HAS_CUDA
+  for (const DeviceId device : gpus) static_cast<void>(CudaClient::load(device));
+  shutdown_all();
+#else
+  static_cast<void>(gpus);
+#endif
+}
+
 stress::Report stress_devices(stress::Options options, const std::atomic<bool>& interrupted,
                               const stress::ProgressSink& progress) {
 #if COX_HAS_CUDA
-  if (options.devices.front().type == cuda_device_type) {
-    // The CUDA driver keeps its own threads after shutdown. Start them before the run, so that they are not counted as
-    // threads that the run leaks.
-    for (const DeviceId device : options.devices) static_cast<void>(CudaClient::load(device));
-    shutdown_all();
-    return stress::run<stress::CudaBackend>(std::move(options), interrupted, progress);
-  }
+  if (are_gpus(options.devices)) return stress::run<stress::CudaBackend>(std::move(options), interrupted, progress);
 #endif
   return stress::run(std::move(options), interrupted, progress);
 }
@@ -123,11 +131,28 @@ std::uint64_t random_seed() {
   return (std::uint64_t{device()} << 32U) | device();
 }
 
+// The processes of a host see the same GPUs, and each of them takes one part.
+std::vector<DeviceId> part_of_process(const std::vector<DeviceId>& gpus, const WorldPlace& place) {
+  if (place.processes == 1) return gpus;
+  if (!place.local_process || !place.local_processes)
+    throw ArgumentError("--devices: the launcher does not say which processes share the GPUs of this host");
+  const std::size_t count = gpus.size() / *place.local_processes;
+  if (count * *place.local_processes != gpus.size())
+    throw ArgumentError("--devices: " + std::to_string(*place.local_processes) +
+                        " processes of this host cannot share " + std::to_string(gpus.size()) + " GPUs evenly");
+  const auto first = gpus.begin() + static_cast<std::ptrdiff_t>(*place.local_process * count);
+  return {first, first + static_cast<std::ptrdiff_t>(count)};
+}
+
 }  // namespace
 
 StressCommand::StressCommand(CLI::App& app)
     : command_(*app.add_subcommand("stress", "Run random work on devices, and check that every law holds")) {
-  command_.add_option("--devices", devices_, "host, host:COUNT, cuda or cuda:INDEX,INDEX")->capture_default_str();
+  command_
+      .add_option("--devices", devices_,
+                  "host, host:COUNT, cuda or cuda:INDEX,INDEX. In a world each process of a host takes "
+                  "an equal part of the GPUs")
+      ->capture_default_str();
   auto* seconds = command_.add_option("--seconds", seconds_, "Stop after this time (default: 10)");
   command_.add_option("--operations", operations_, "Stop after this number of operations of all clients together")
       ->excludes(seconds);
@@ -330,12 +355,13 @@ ExitCode StressCommand::run(std::ostream& out, std::ostream& err) const {
   if (!kept_.empty()) return run_kept(out, err);
   if (!worlds_.empty()) return run_worlds(out, err);
   stress::Options options = this->options();
-  const bool on_host = options.devices.front().type == host_device_type;
-  const bool in_world = discover().processes > 1;
-  require_shareable(options, in_world);
-  if (!on_host && in_world)
-    throw ArgumentError("--devices: collectives of several processes work on host devices only");
-  const std::unique_ptr<stress::StressWorld> world = on_host ? stress::StressWorld::join(options.devices) : nullptr;
+  const WorldPlace place = discover();
+  require_shareable(options, place.processes > 1);
+  if (are_gpus(options.devices)) {
+    options.devices = part_of_process(options.devices, place);
+    start_driver_threads(options.devices);
+  }
+  const std::unique_ptr<stress::StressWorld> world = stress::StressWorld::join(options.devices);
   share(options, world.get());
   if (!mix_.empty() && options.mix.has_collectives() && options.ranks().size() < 2)
     throw ArgumentError("--mix: transfers and collectives need two devices or more");

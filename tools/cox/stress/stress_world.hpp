@@ -13,8 +13,8 @@ namespace cox::stress {
 /// The world of a stress run of several processes. It must live longer than the run.
 class StressWorld {
  public:
-  /// Joins the world that the environment names, with these host devices of this process. Blocks until all processes
-  /// have joined. Returns null if this process is alone. Throws ConfigError, StoreError and WorldError.
+  /// Joins the world that the environment names, with these devices of this process, which have one type. Blocks until
+  /// all processes have joined. Returns null if this process is alone. Throws ConfigError, StoreError and WorldError.
   [[nodiscard]] static std::unique_ptr<StressWorld> join(const std::vector<DeviceId>& devices);
 
   [[nodiscard]] std::uint16_t process() const noexcept { return world_.process(); }
@@ -24,11 +24,11 @@ class StressWorld {
   [[nodiscard]] SharedRun shared_run();
 
  private:
-  StressWorld(World world, DeviceId first) : world_(std::move(world)), first_(first) {}
+  StressWorld(World world, std::uint16_t type) : world_(std::move(world)), type_(type) {}
   [[nodiscard]] std::vector<ProcessSummary> exchange(const ProcessSummary& own) const;
 
   World world_;
-  DeviceId first_;  // of this process
+  std::uint16_t type_;  // of the devices that the run uses
 };
 
 }  // namespace cox::stress
