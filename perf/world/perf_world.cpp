@@ -5,6 +5,10 @@
 #include <coxswain/perf/world/world_sums.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 
+#ifdef COX_HAS_CUDA
+#include <coxswain/perf/world/cuda/gpu_sums.hpp>
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -61,8 +65,8 @@ void add_sums(Suite& suite, std::size_t bytes, std::size_t times) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options =
-      parse_options(argc, argv, "Measures what collectives between processes cost, on host devices over loopback.");
+  const Options options = parse_options(
+      argc, argv, "Measures what collectives between processes cost: on host devices over loopback, and on two GPUs.");
   Suite suite(options, "two_processes");
   const std::size_t share = options.quick ? 10 : 1;
   add_release(suite, 10'000 / share);
@@ -75,5 +79,8 @@ int main(int argc, char** argv) {
              .fresh_process = true});
   add_sums(suite, std::size_t{1} << 20U, 200 / share);
   add_sums(suite, std::size_t{16} << 20U, 40 / share);
+#ifdef COX_HAS_CUDA
+  add_gpu_sums(suite, options);
+#endif
   return suite.run();
 }

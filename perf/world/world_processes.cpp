@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@ namespace cox::perf {
 namespace {
 
 constexpr const char* number_variable = "COX_WORLD_PROCESS";
+constexpr unsigned longest_sample = 30;  // seconds
 
 // A new folder, which is removed when this ends.
 class StoreFolder {
@@ -104,8 +106,11 @@ class OtherProcesses {
 }  // namespace
 
 Sample sample_of_world(std::uint16_t processes, std::uint16_t own, const std::function<Sample(PlaceOfSample)>& body) {
-  if (const char* const number = std::getenv(number_variable); number != nullptr)
+  ::alarm(longest_sample);  // NCCL waits for other processes without a limit
+  if (const char* const number = std::getenv(number_variable); number != nullptr) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     return body({.process = static_cast<std::uint16_t>(std::atoi(number)), .processes = processes});
+  }
   if (processes == 1) return body({});
   const StoreFolder folder;
   set("COX_WORLD", "file:" + folder.path().string());

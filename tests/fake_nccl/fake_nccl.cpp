@@ -276,7 +276,7 @@ int ncclGetUniqueId(FakeUniqueId* id) {
 }
 int ncclCommInitRankConfig(ncclComm** comm, int ranks, FakeUniqueId id, int rank, FakeConfig* config) {
   die_if_asked("init");
-  const std::lock_guard lock(state().mutex);
+  std::unique_lock lock(state().mutex);
   state().calls.push_back({FakeNccl::Kind::InitRank, rank});
   if (config->magic != 0xcafebeef || config->size < sizeof(FakeConfig) || ranks > int{FakeNcclShared::most_ranks})
     return invalid_argument;
@@ -284,7 +284,14 @@ int ncclCommInitRankConfig(ncclComm** comm, int ranks, FakeUniqueId id, int rank
   state().names.emplace_back(config->name == nullptr ? "" : config->name);
   if (fails()) return internal_error;
   *comm = attach(id.name, rank, ranks, config->blocking != 0);
-  return *comm == nullptr ? internal_error : in_progress;
+  if (*comm == nullptr) return internal_error;
+  if (config->blocking == 0) return in_progress;
+  while (is_in_progress(**comm)) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+  return success;
 }
 int ncclCommSplit(ncclComm* comm, int color, int key, ncclComm** child, FakeConfig* config) {
   die_if_asked("split");

@@ -2,8 +2,8 @@
 
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/perf/collective/cuda/gpu_ranks.hpp>
-#include <coxswain/perf/collective/cuda/raw_nccl.hpp>
 #include <coxswain/perf/collective/thread_team.hpp>
+#include <coxswain/perf/cuda/raw_nccl.hpp>
 #include <coxswain/perf/harness/nccl_tests.hpp>
 #include <coxswain/perf/harness/suite.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>

@@ -1,4 +1,4 @@
-#include <coxswain/perf/collective/cuda/raw_nccl.hpp>
+#include <coxswain/perf/cuda/raw_nccl.hpp>
 
 #include <coxswain/collectives/nccl/nccl_try.hpp>
 
@@ -20,6 +20,14 @@ RawNccl::RawNccl(std::size_t ranks, std::size_t largest) {
   std::vector<detail::NcclComm> comms(ranks);
   COX_NCCL_TRY(nullptr, init_all(comms.data(), static_cast<int>(ranks), ordinals.data()));
   for (std::size_t rank = 0; rank < ranks; ++rank) ranks_[rank]->comm = comms[rank];
+}
+
+RawNccl::RawNccl(const RawNcclPlace& place, const detail::NcclUniqueId& id, std::size_t largest) {
+  ranks_.push_back(std::make_unique<Rank>(place.ordinal, largest));
+  Rank& own = *ranks_.front();
+  const detail::CurrentContext current(own.stream.context());
+  detail::NcclConfig config{.version = static_cast<unsigned>(detail::nccl().version), .blocking = 1};
+  COX_NCCL_TRY(nullptr, init_rank(&own.comm, place.ranks, id, place.rank, &config));
 }
 
 RawNccl::~RawNccl() {

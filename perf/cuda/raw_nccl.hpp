@@ -11,12 +11,22 @@
 
 namespace cox::perf {
 
-/// NCCL as a program without Coxswain has it: a communicator over the first GPUs, for each a stream and two buffers.
-/// Each rank is one thread's.
+/// A rank of a communicator of several processes, and its GPU.
+struct RawNcclPlace {
+  int ordinal = 0;
+  int rank = 0;
+  int ranks = 1;
+};
+
+/// NCCL as a program without Coxswain has it: a blocking communicator, and for each GPU of this process a stream and
+/// two buffers. A rank is given by its number in this process, and used by one thread.
 class RawNccl {
  public:
-  /// `largest`: bytes of each buffer. Throws CollectiveError, CudaError.
+  /// A communicator over the first GPUs. `largest`: bytes of each buffer. Throws CollectiveError, CudaError.
   RawNccl(std::size_t ranks, std::size_t largest);
+  /// A communicator over a GPU of each of several processes. `id`: from ncclGetUniqueId in one of them. Blocks until
+  /// all processes have called it, without a limit. Throws CollectiveError, CudaError.
+  RawNccl(const RawNcclPlace& place, const detail::NcclUniqueId& id, std::size_t largest);
   RawNccl(const RawNccl&) = delete;
   RawNccl& operator=(const RawNccl&) = delete;
   ~RawNccl();
