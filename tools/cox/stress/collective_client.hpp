@@ -266,7 +266,9 @@ std::vector<std::shared_ptr<Round>> CollectiveClient<Backend>::make_rounds(const
     auto round = std::make_shared<Round>(line.devices.size());
     round->operation = plan.operation;
     round->parts = plan_parts(plan, line.devices.size(), options_.reductions, random);
-    if (options_.shared) choose_rounded(round->parts, random);
+    // Only host devices add in the order of ranks; two ranks have one order.
+    if (options_.shared && (options_.reductions == Reductions::All || line.devices.size() == 2))
+      choose_rounded(round->parts, random);
     round->line = &line;
     round->ticket = tickets_.write(plan.device, Sequence::of(plan.number, 0), Fate::Runs, Truth::round_stream);
     round->fault_ticket = round->ticket;

@@ -78,7 +78,8 @@ class Engine {
     if (options.ranks().size() < 2) {
       options.mix = options.mix.without_collectives();
     } else if constexpr (requires { Backend::reductions(options.devices); }) {
-      options.reductions = Backend::reductions(options.devices);
+      // The rounds of a shared run are the same in one process and in several.
+      options.reductions = options.shared ? Reductions::Nccl : Backend::reductions(options.devices);
     }
     return options;
   }

@@ -35,6 +35,7 @@ struct KernelCase {
   std::vector<std::variant<std::uint32_t, float>> scalars;
   /// Computes the outputs, for kernels that host devices do not have.
   std::function<void(std::vector<CaseBuffer>&)> reference{};
+  std::size_t terms = 0;  ///< of the longest sum of inputs with deviation 1, where its rounding is not negligible
 };
 
 /// Calls `use` for launches of every CUDA kernel with random values, with shapes below, at and above what a block
