@@ -267,6 +267,7 @@ bool DataExchange::aborted(std::uint16_t process, const AbortedOperation& messag
     const std::lock_guard lock(mutex_);
     if (!active_.contains(message.of)) {
       if (is_over(message.of)) return true;
+      forget_aborted({message.of.devices, message.of.direction}, message.of.epoch);
       if (aborted_.size() >= most_aborted) return false;
       aborted_.emplace(message.of, std::pair(message, process));
       return true;
@@ -319,8 +320,19 @@ bool DataExchange::is_over(const OperationOfAll& name) const {
 // Under the lock.
 void DataExchange::note_expected(const OperationOfAll& name) {
   Progress& progress = expected_[{name.devices, name.direction}];
-  if (name.epoch > progress.epoch) progress = {.epoch = name.epoch, .last = 0};
+  if (name.epoch > progress.epoch) {
+    progress = {.epoch = name.epoch, .last = 0};
+    forget_aborted({name.devices, name.direction}, name.epoch);
+  }
   if (name.epoch == progress.epoch) progress.last = std::max(progress.last, name.operation);
+}
+
+// Under the lock. Operations of the sequence with older epochs will not be expected any more.
+void DataExchange::forget_aborted(const SequenceName& sequence, std::uint64_t epoch) {
+  std::erase_if(aborted_, [&](const auto& each) {
+    const OperationOfAll& name = each.first;
+    return name.epoch < epoch && name.direction == sequence.second && name.devices == sequence.first;
+  });
 }
 
 }  // namespace cox::detail::world

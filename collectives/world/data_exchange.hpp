@@ -78,6 +78,7 @@ class DataExchange final : public RankExchange {
   void fail(const OperationOfAll& name, const std::exception_ptr& why) noexcept;
   [[nodiscard]] bool is_over(const OperationOfAll& name) const;
   void note_expected(const OperationOfAll& name);
+  void forget_aborted(const SequenceName& sequence, std::uint64_t epoch);
   void erase_if_done(std::map<OperationOfAll, Active, ByName>::iterator at, std::shared_ptr<Operation>& erased);
   [[nodiscard]] std::shared_ptr<DataLink> link(std::uint16_t process) const;
 

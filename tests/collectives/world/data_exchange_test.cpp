@@ -198,6 +198,21 @@ TEST_CASE("An operation that was aborted before it is known here fails at once")
   CHECK(kind_of<CollectiveError>([&] { std::rethrow_exception(other->failure); }) == CollectiveError::Kind::Timeout);
 }
 
+TEST_CASE("Operations of many epochs that were aborted elsewhere do not end the connection") {
+  Exchanges t;
+  constexpr std::uint64_t epochs = 5000;  // more than may be remembered
+  const auto too_late = std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Timeout, "too late"));
+  for (std::uint64_t epoch = 1; epoch <= epochs; ++epoch) {
+    const auto one = t.expect(0, 1, 8, epoch);
+    t.of[0]->abort(named(1, epoch), too_late);
+    t.io.poll();
+  }
+  const auto other = t.expect(1, 1, 8, epochs);
+  t.run_until([&] { return other->failure != nullptr; });
+  CHECK(kind_of<CollectiveError>([&] { std::rethrow_exception(other->failure); }) == CollectiveError::Kind::Timeout);
+  CHECK(t.ended.empty());
+}
+
 TEST_CASE("Inputs of an earlier epoch are discarded") {
   Exchanges t;
   const std::vector<std::byte> input = bytes_of(1000, 3);
