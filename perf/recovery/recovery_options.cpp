@@ -97,9 +97,9 @@ RecoveryOptions parse_recovery_options(int argc, char** argv) {
   try {
     options.devices = devices_of(options.devices_text);
     options.bytes = bytes_of("--bytes", bytes);
-    options.step_bytes = std::min(bytes_of("--step-bytes", step_bytes), options.bytes);
+    options.pass_bytes = std::min(bytes_of("--step-bytes", step_bytes), options.bytes);
     options.mode = mode == "double" ? KeptMode::Double : KeptMode::InPlace;
-    if (options.mode == KeptMode::Double) options.step_bytes = options.bytes;
+    options.step_bytes = options.mode == KeptMode::Double ? options.bytes : options.pass_bytes;
     const bool gpus = options.devices.front().type != host_device_type;
     if (wanted.empty()) wanted = gpus ? "kill,trap,address,assert,reload" : "kill,reload";
     for (const std::string& word : words_of(wanted)) options.causes.push_back(cause_of(word));

@@ -20,7 +20,8 @@ struct RecoveryOptions {
   std::vector<DeviceId> devices;
   std::size_t bytes = 0;       ///< kept on each device; in the mode Double each copy
   std::size_t step_bytes = 0;  ///< that a step writes; in the mode Double all
-  unsigned passes = 0;         ///< writes of so many bytes to other memory that a step makes before its update
+  std::size_t pass_bytes = 0;  ///< --step-bytes
+  unsigned passes = 0;         ///< how often a step writes pass_bytes to other memory before its update
   KeptMode mode = KeptMode::InPlace;
   bool standby = false;
   std::vector<Cause> causes;

@@ -33,7 +33,8 @@ constexpr std::array phases{
     Phase{"devices", Moment::Opened, "the driver and a context on each device"},
     Phase{"kernels", Moment::Prepared, "code of the program"},
     Phase{"communicator", Moment::Joined, "the first all_reduce"},
-    Phase{"set", Moment::SetOpen, "the constructor of KeptSet"},
+    Phase{"set", Moment::SetOpen,
+          "the constructor of KeptSet; of a standby from the end of that process on: the supervisor"},
     Phase{"memory", Moment::Kept, "kept on each device: import and map; the state"},
     Phase{"compare", Moment::Compared, "all words on the device; not in the total"},
     Phase{"restore", Moment::Restored, "writes what was torn, in place of a checkpoint; not in the total"},
@@ -143,8 +144,9 @@ class Measurement {
                    " torn; of a whole state at most " + std::to_string(most_lost_) + " steps lost");
     put("end", "from the fault until all of that process has ended");
     for (const Phase& phase : phases) put(phase.name, phase.note);
-    put(one_step, "with its wait; writes " + exact_byte_count(options_.step_bytes) + " of kept memory, and " +
-                      std::to_string(options_.passes) + " times so much other memory before the update");
+    put(one_step, "with its wait; writes " + exact_byte_count(options_.step_bytes) +
+                      " of kept memory, and before the update " + std::to_string(options_.passes) + " times " +
+                      exact_byte_count(options_.pass_bytes) + " of other memory");
     put("request", "from `cox run --reload` until the program is sent SIGTERM; it goes on until then");
     return row;
   }

@@ -35,7 +35,7 @@ std::vector<std::string> words_of(const RecoveryOptions& options, const Journal&
   for (const std::string& word :
        {std::string("--"), own_path(), std::string("--worker"), journal.descriptors(), std::string("--devices"),
         options.devices_text, std::string("--bytes"), exact_byte_count(options.bytes), std::string("--step-bytes"),
-        exact_byte_count(options.step_bytes), std::string("--passes"), std::to_string(options.passes),
+        exact_byte_count(options.pass_bytes), std::string("--passes"), std::to_string(options.passes),
         std::string("--mode"), std::string(options.mode == KeptMode::Double ? "double" : "in_place")})
     words.push_back(word);
   return words;

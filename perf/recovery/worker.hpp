@@ -83,7 +83,7 @@ class Worker {
     std::thread([this, signals] { obey(signals); }).detach();
     for (const Client& client : devices_.clients) {
       ones_.push_back(client.create(Bytes::zeroed(sizeof(float))));
-      if (options_.passes != 0) scratch_.push_back(client.empty(options_.step_bytes));
+      if (options_.passes != 0) scratch_.push_back(client.empty(options_.pass_bytes));
     }
     meet();
     finish();
@@ -110,7 +110,10 @@ class Worker {
       if (is_first) journal_.report(Moment::Stepped);
     }
     for (std::size_t i = 0; i < devices_.clients.size(); ++i)
-      if (devices_.count_wrong(i, devices_.clients[i].kept_current(set, "words"), update) != 0) return wrong_contents;
+      if (devices_.count_wrong(i, devices_.clients[i].kept_current(set, "words"), update) != 0) {
+        std::fprintf(stderr, "perf_recovery: the last update has wrong contents\n");
+        return wrong_contents;
+      }
     return 0;
   }
 
@@ -122,7 +125,11 @@ class Worker {
       if (signal == SIGUSR2) ends_.store(true);
       if (signal == SIGUSR1) {
         journal_.report(Moment::Fault);
-        devices_.fail(static_cast<Cause>(info.si_value.sival_int));
+        try {
+          devices_.fail(static_cast<Cause>(info.si_value.sival_int));
+        } catch (const std::exception& error) {
+          std::fprintf(stderr, "perf_recovery: %s\n", error.what());
+        }
       }
       if (signal == SIGTERM) {
         journal_.report(Moment::Fault);
@@ -159,7 +166,7 @@ class Worker {
   void step(KeptSet& set, std::uint64_t update, bool writes_all) {
     for (unsigned pass = 0; pass < options_.passes; ++pass)
       for (std::size_t i = 0; i < scratch_.size(); ++i)
-        devices_.write(i, scratch_[i], Access::Overwrite, {0, options_.step_bytes / sizeof(std::uint64_t)}, update);
+        devices_.write(i, scratch_[i], Access::Overwrite, {0, options_.pass_bytes / sizeof(std::uint64_t)}, update);
     journal_.book().begun.store(update);
     for (std::size_t i = 0; i < devices_.clients.size(); ++i) {
       const Client& client = devices_.clients[i];
