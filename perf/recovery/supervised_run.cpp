@@ -79,6 +79,7 @@ SupervisedRun::~SupervisedRun() {
 pid_t SupervisedRun::start(const std::vector<std::string>& words) const {
   std::vector<std::string> copies = words;
   std::vector<char*> pointers;
+  pointers.reserve(copies.size() + 1);
   for (std::string& word : copies) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   const pid_t parent = getpid();

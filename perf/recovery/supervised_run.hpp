@@ -59,7 +59,7 @@ class SupervisedRun {
  private:
   using Clock = std::chrono::steady_clock;
 
-  pid_t start(const std::vector<std::string>& words) const;
+  [[nodiscard]] pid_t start(const std::vector<std::string>& words) const;
   void wait(const std::function<bool()>& done, const std::string& what);
   void follow(std::chrono::nanoseconds longest);
   void take_reports();

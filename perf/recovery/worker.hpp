@@ -18,7 +18,6 @@
 #include <cstring>
 #include <exception>
 #include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -60,10 +59,12 @@ class Worker {
  public:
   Worker(const RecoveryOptions& options, const Contents& contents, const Journal& journal,
          const WorkerDevices<Client>& devices)
-      : options_(options), contents_(contents), journal_(journal), devices_(devices) {
-    for (const Client& client : devices_.clients) ids_.push_back(client.device_id());
-    all_.emplace(ids_);
-  }
+      : options_(options),
+        contents_(contents),
+        journal_(journal),
+        devices_(devices),
+        ids_(options.devices),
+        all_(options.devices) {}
 
   /// Runs until a signal, prints what it throws, and ends the process: the thread that takes the signals may still run.
   /// `exit_code_of`: what the process ends with instead of a code.
@@ -92,7 +93,7 @@ class Worker {
     journal_.report(Moment::SetOpen);
     for (const Client& client : devices_.clients) static_cast<void>(client.kept(set, "words", options_.bytes));
     const KeptState state = set.state();
-    Book& book = journal_.book();
+    const Book& book = journal_.book();
     const std::uint64_t begun = book.begun.load();
     journal_.report(Moment::Kept, static_cast<std::uint32_t>(state.kind),
                     state.kind == KeptState::Kind::Whole && begun > state.epoch ? begun - state.epoch : 0);
@@ -184,7 +185,7 @@ class Worker {
   void meet() {
     if (devices_.clients.size() == 1) return;
     for (std::size_t i = 0; i < devices_.clients.size(); ++i) {
-      devices_.clients[i].all_reduce(ones_[i], ones_[i], ElementType::F32, *all_);
+      devices_.clients[i].all_reduce(ones_[i], ones_[i], ElementType::F32, all_);
       devices_.clients[i].sync_collective();
     }
   }
@@ -196,8 +197,8 @@ class Worker {
   const Contents contents_;
   const Journal& journal_;
   const WorkerDevices<Client>& devices_;
-  std::vector<DeviceId> ids_;
-  std::optional<CommunicationId> all_;
+  const std::vector<DeviceId> ids_;
+  const CommunicationId all_;
   std::vector<Handle> ones_;
   std::vector<Handle> scratch_;
   std::atomic<bool> ends_{false};
