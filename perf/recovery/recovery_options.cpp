@@ -90,6 +90,7 @@ RecoveryOptions parse_recovery_options(int argc, char** argv) {
         app.add_flag("--standby", options.standby, "cox run --standby");
         app.add_option("--causes", wanted, "some of kill,trap,address,assert,reload (kill,reload; GPUs: all)");
         app.add_option("--cox", options.cox, "the program cox (the one in PATH)");
+        app.add_option("--log", options.log, "write the output of `cox run` and the program to this file");
         app.add_option("--timeout", timeout, "longest wait for any one event, in seconds (60)");
         app.add_option("--budget", budget, "no round begins after so many seconds (3600)");
         app.add_option("--worker", options.worker, "the program that fails, with this journal")->group("");

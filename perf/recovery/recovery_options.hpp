@@ -25,6 +25,7 @@ struct RecoveryOptions {
   KeptMode mode = KeptMode::InPlace;
   bool standby = false;
   std::vector<Cause> causes;
+  std::string log;                  ///< file for the output of `cox run` and the workers; empty: none
   std::string cox;                  ///< the program `cox`
   std::chrono::seconds timeout{0};  ///< longest wait for any one thing
   std::chrono::seconds budget{0};   ///< no further round begins after this time

@@ -2,6 +2,7 @@
 
 #include <coxswain/runtime/base/byte_count.hpp>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -49,8 +50,9 @@ std::string end_text(int status) {
 }  // namespace
 
 SupervisedRun::SupervisedRun(const RecoveryOptions& options) : options_(options) {
-  log_ = memfd_create("log", MFD_CLOEXEC);
-  if (log_ < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
+  log_ = options.log.empty() ? memfd_create("log", MFD_CLOEXEC)
+                             : open(options.log.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (log_ < 0) throw std::system_error(errno, std::generic_category(), "the log " + options.log);
   cox_ = start(words_of(options, journal_));
 }
 
