@@ -255,6 +255,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   bool wait_for_abandoned() noexcept;
   void destroy() noexcept;
   void forget() noexcept;
+  void leak_name() noexcept;
   void begin_dismantling() noexcept;
   void watch();
   void set_broken(const std::exception_ptr& cause) noexcept;

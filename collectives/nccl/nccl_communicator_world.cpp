@@ -108,9 +108,8 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
     creation->create(id);
   } catch (...) {
     if (devices_.is_lost()) {  // they are leaked: see forget()
-      const std::vector<NcclCreation::Comms> left = creation->take();
-      if (std::ranges::any_of(left, [](const auto& comms) { return comms.parent != nullptr; }))
-        static_cast<void>(name_.release());
+      static_cast<void>(creation->take());
+      leak_name();
     } else {
       creation->abort();
     }
