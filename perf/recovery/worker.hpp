@@ -86,7 +86,6 @@ class Worker {
       ones_.push_back(client.create(Bytes::zeroed(sizeof(float))));
       if (options_.passes != 0) scratch_.push_back(client.empty(options_.pass_bytes));
     }
-    meet();
     finish();
     journal_.report(Moment::Joined);
     KeptSet set("state", ids_, {.schema = "perf_recovery 1", .mode = options_.mode});
@@ -168,6 +167,7 @@ class Worker {
     for (unsigned pass = 0; pass < options_.passes; ++pass)
       for (std::size_t i = 0; i < scratch_.size(); ++i)
         devices_.write(i, scratch_[i], Access::Overwrite, {0, options_.pass_bytes / sizeof(std::uint64_t)}, update);
+    meet();
     journal_.book().begun.store(update);
     for (std::size_t i = 0; i < devices_.clients.size(); ++i) {
       const Client& client = devices_.clients[i];
@@ -176,12 +176,11 @@ class Worker {
                      writes_all ? contents_.all() : contents_.slice_of(update), update);
       client.commit(set, std::as_bytes(std::span(&update, 1)));
     }
-    meet();
     finish();
     journal_.book().finished.store(update);
   }
 
-  // An operation of all devices: none begins an update before all have committed the last one.
+  // An operation of all devices, as the sum of gradients is: none begins an update if one has failed before.
   void meet() {
     if (devices_.clients.size() == 1) return;
     for (std::size_t i = 0; i < devices_.clients.size(); ++i) {

@@ -16,6 +16,7 @@ int main(int count, char** arguments) {
   }
   FailureTest test(2);
   test.run_all(3000);
+  test.run("GPU fault", {}, [](WorldProcesses&) {}, test.survivors("GPU fault", {FailureKind::ProcessGone}, 0), {1});
   return test.result();
 }
 

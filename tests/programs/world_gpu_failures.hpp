@@ -10,6 +10,7 @@
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -126,6 +127,12 @@ inline void poison_one(GpuProcess& process) {
   process.sum(process.all);
   if (process.world.process() == 1) process.poison();
   report("sum", [&] { process.sum(process.all); });
+  if (process.world.process() == 1) process.client.send(process.values, ElementType::F32, process.devices[0]);
+  if (process.world.process() == 0) process.client.receive(process.sums, ElementType::F32, process.devices[1]);
+  report("transfer", [&] {
+    process.client.sync().get();
+    if (process.world.process() == 0) static_cast<void>(process.client.read_one(process.sums));
+  });
   if (process.world.process() == 1)
     process.client.write(process.values, Bytes::from_vector(std::vector<float>(GpuProcess::elements, 1.0F)));
   report("again", [&] { process.sum(process.all); });
@@ -212,6 +219,21 @@ inline const std::map<std::string, Scenario>& scenarios() {
          report("sum", [&] { sum_for_ever(process); });
          try_again("rest", process, process.rest());
        }},
+#if !COX_WORLD_STAND_INS
+      {"GPU fault",
+       [](GpuProcess& process) {
+         process.sum(process.all);
+         if (process.world.process() != 1) {
+           report("sum", [&] { sum_for_ever(process); });
+           return try_again("rest", process, process.rest());
+         }
+         const auto trap = CudaKernel::from_source(
+             "trap", CubeDim::single(), "extern \"C\" __global__ void trap(float*) { asm volatile(\"trap;\"); }");
+         process.client.launch(trap, CubeCount::single(), KernelArguments().with_buffer(process.values));
+         report("sum", [&] { process.sum(process.all); });
+         std::_Exit(exit_code(0));
+       }},
+#endif
   };
   return all;
 }
@@ -335,8 +357,14 @@ class FailureTest {
   }
   /// That the poison of process 1 reaches all, and they continue.
   [[nodiscard]] Check poisoned(const std::string& name) {
-    return [this, name](std::size_t, const std::string& output) {
+    return [this, name](std::size_t process, const std::string& output) {
       expect(line_of(output, "sum").names(first_cause), name + ": all are told the first cause");
+      const Line transfer = line_of(output, "transfer");
+      if (process <= 1)
+        expect(transfer.names(first_cause) && transfer.names("p1/cuda:"),
+               name + ": both are told whose transfer failed");
+      else
+        expect(transfer.text == "nothing", name + ": the others are told nothing of the transfer");
       expect(line_of(output, "again").text == "nothing", name + ": the communicator goes on");
     };
   }

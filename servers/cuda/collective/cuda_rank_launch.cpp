@@ -3,6 +3,7 @@
 #include <coxswain/collectives/nccl/nccl_exchange.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/communication/world_process.hpp>
 #include <coxswain/servers/cuda/collective/cuda_rank.hpp>
 
 #include <utility>
@@ -181,10 +182,12 @@ void CudaRankLaunch::admit() {
 
 std::exception_ptr CudaRankLaunch::rank_failed(const std::exception_ptr& refusal) const noexcept {
   try {
-    return std::make_exception_ptr(CollectiveError(CollectiveError::Kind::RankFailed,
-                                                   name() + " was not executed: " + rank->device().to_string() +
-                                                       " could not take part: " + describe_cause(refusal),
-                                                   site, refusal));
+    // The error may be reported in other processes.
+    const DeviceId device = rank->shared() ? detail::world_name(rank->device(), own_process()) : rank->device();
+    return std::make_exception_ptr(CollectiveError(
+        CollectiveError::Kind::RankFailed,
+        name() + " was not executed: " + device.to_string() + " could not take part: " + describe_cause(refusal), site,
+        refusal));
   } catch (...) {
     return std::current_exception();  // no memory for the message
   }
