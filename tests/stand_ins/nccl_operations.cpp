@@ -28,7 +28,7 @@ namespace cox::test {
 namespace {
 
 // Unlike memcpy(), with null pointers if there is nothing to copy.
-void copy(void* to, const void* from, std::size_t bytes) {
+void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes != 0) std::memcpy(to, from, bytes);
 }
 
@@ -104,7 +104,7 @@ void gather(const Meeting& meeting, std::size_t bytes) {
     const auto* const source = static_cast<const std::byte*>(rank->source);
     all.insert(all.end(), source, source + bytes);
   }
-  for (const Operation* const rank : meeting.arrived) copy(rank->destination, all.data(), all.size());
+  for (const Operation* const rank : meeting.arrived) copy_bytes(rank->destination, all.data(), all.size());
 }
 
 // All ranks have come. Memory of those that have been given up may be somebody else's by now.
@@ -116,18 +116,18 @@ void perform(Meeting& meeting) {
   switch (any.kind) {
     case Kind::AllReduce: {
       const auto result = reduced(meeting, any.count);
-      for (const Operation* const rank : meeting.arrived) copy(rank->destination, result.data(), bytes);
+      for (const Operation* const rank : meeting.arrived) copy_bytes(rank->destination, result.data(), bytes);
       break;
     }
     case Kind::Reduce: {
       const auto result = reduced(meeting, any.count);
-      copy(meeting.arrived[static_cast<std::size_t>(any.peer)]->destination, result.data(), bytes);
+      copy_bytes(meeting.arrived[static_cast<std::size_t>(any.peer)]->destination, result.data(), bytes);
       break;
     }
     case Kind::ReduceScatter: {
       const auto result = reduced(meeting, any.count * meeting.arrived.size());
       for (const Operation* const rank : meeting.arrived)
-        copy(rank->destination, result.data() + static_cast<std::size_t>(rank->rank) * bytes, bytes);
+        copy_bytes(rank->destination, result.data() + static_cast<std::size_t>(rank->rank) * bytes, bytes);
       break;
     }
     case Kind::Broadcast: {
@@ -185,16 +185,16 @@ void perform_shared(const Operation& operation) {
   const std::size_t bytes = output_bytes(operation);
   switch (operation.kind) {
     case Kind::AllReduce:
-    case Kind::Reduce: copy(destination, reduced(inputs, operation.count).data(), bytes); break;
+    case Kind::Reduce: copy_bytes(destination, reduced(inputs, operation.count).data(), bytes); break;
     case Kind::ReduceScatter: {
       const auto all = reduced(inputs, operation.count * static_cast<std::size_t>(operation.ranks));
-      copy(destination, all.data() + static_cast<std::size_t>(operation.rank) * bytes, bytes);
+      copy_bytes(destination, all.data() + static_cast<std::size_t>(operation.rank) * bytes, bytes);
       break;
     }
-    case Kind::Broadcast: copy(destination, shared.input(static_cast<std::size_t>(operation.peer)), bytes); break;
+    case Kind::Broadcast: copy_bytes(destination, shared.input(static_cast<std::size_t>(operation.peer)), bytes); break;
     case Kind::AllGather:
       for (std::size_t rank = 0; rank < ranks.size(); ++rank)
-        copy(destination + rank * (bytes / ranks.size()), shared.input(rank), bytes / ranks.size());
+        copy_bytes(destination + rank * (bytes / ranks.size()), shared.input(rank), bytes / ranks.size());
       break;
     case Kind::Send:
     case Kind::Receive: break;
@@ -218,10 +218,10 @@ bool advance_transfer(const Operation& operation, Launch::Step& step) {
   const std::uint64_t written = channel.written.load();
   if (sends ? written != channel.read.load() : written == channel.read.load()) return false;
   if (sends) {
-    copy(shared.message(own, peer), operation.source, input_bytes(operation));
+    copy_bytes(shared.message(own, peer), operation.source, input_bytes(operation));
     channel.written.store(written + 1);
   } else {
-    copy(operation.destination, shared.message(peer, own), output_bytes(operation));
+    copy_bytes(operation.destination, shared.message(peer, own), output_bytes(operation));
     channel.read.store(written);
   }
   step = Launch::Step::Done;
@@ -242,7 +242,7 @@ bool advance_shared(const Operation& operation, Launch::Step& step) {
   if (step == Launch::Step::Begun) {
     const std::uint64_t before = channel.written.load();
     if (!all_have(&FakeNcclShared::Channel::read, before)) return false;
-    copy(shared.input(own), operation.source, input_bytes(operation));
+    copy_bytes(shared.input(own), operation.source, input_bytes(operation));
     channel.written.store(before + 1);
     step = Launch::Step::Written;
     return true;
