@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <optional>
 #include <source_location>
-#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -68,11 +67,9 @@ void Follower::open(CommunicatorNumber number, const SharedSequence& sequence,
 void Follower::ask(const CollectiveId& operation, const CollectiveRequests& requests,
                    const CollectiveDependencies& awaited) noexcept {
   try {
-    const std::string matching = fingerprint(requests);
-    const auto bytes = std::as_bytes(std::span(matching));
     Ask ask{.number = number_of(operation.communicator),
             .operation = operation.sequence,
-            .fingerprint = {bytes.begin(), bytes.end()},
+            .fingerprint = fingerprint(requests),
             .description = to_string(requests),
             .awaited = {}};
     if (awaited.size() > max_awaited)

@@ -1,38 +1,51 @@
 #include <coxswain/collectives/sequencer/world_order.hpp>
 
-#include <fmt/format.h>
-
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+#include <cstring>
+#include <span>
 
 namespace cox::detail {
 namespace {
 
-constexpr std::size_t most_plain = 256;  // characters; longer texts are replaced by two hashes
+constexpr std::size_t most_plain = 8;  // requests; more are replaced by two hashes
+
+constexpr std::size_t words_of_request = 4;
+using Words = std::array<std::uint64_t, words_of_request>;
+
+Words words_of(const CollectiveRequest& request) noexcept {
+  const CollectiveOperationFacts& facts = facts_of(request.operation);
+  constexpr std::uint64_t transfer = 255;
+  const std::uint64_t operation =
+      is_transfer(request.operation) ? transfer : static_cast<std::uint64_t>(request.operation);
+  const std::uint64_t type = facts.has_elements ? static_cast<std::uint64_t>(request.element_type) : 0;
+  const std::uint64_t reduce = facts.reduces ? static_cast<std::uint64_t>(request.reduce_operation) : 0;
+  return {operation | (type << 8U) | (reduce << 16U), (std::uint64_t{request.tag.step} << 32U) | request.tag.part,
+          facts.has_elements ? request.count : 0, facts.rooted ? request.root : 0};
+}
 
 // Fowler, Noll and Vo's hash; they choose the first `begin`.
-std::uint64_t fnv1a(std::string_view text, std::uint64_t begin) noexcept {
-  for (const char c : text) begin = (begin ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+std::uint64_t fnv1a(std::span<const std::byte> bytes, std::uint64_t begin) noexcept {
+  for (const std::byte each : bytes) begin = (begin ^ std::to_integer<std::uint64_t>(each)) * 0x100000001b3;
   return begin;
 }
 
 }  // namespace
 
-std::string fingerprint(const CollectiveRequests& requests) {
-  std::string text;
+std::vector<std::byte> fingerprint(const CollectiveRequests& requests) {
+  std::vector<std::byte> bytes(requests.size() * sizeof(Words));
+  std::byte* at = bytes.data();
   for (const CollectiveRequest& request : requests) {
-    const CollectiveOperationFacts& facts = facts_of(request.operation);
-    text += is_transfer(request.operation) ? "transfer" : std::string(facts.name);
-    text += fmt::format(",{}.{}", request.tag.step, request.tag.part);
-    if (facts.has_elements) text += fmt::format(",{},{}", request.count, to_string(request.element_type));
-    if (facts.reduces) text += fmt::format(",{}", to_string(request.reduce_operation));
-    if (facts.rooted) text += fmt::format(",{}", request.root);
-    text += ';';
+    const Words words = words_of(request);
+    std::memcpy(at, words.data(), sizeof(words));
+    at += sizeof(words);
   }
-  if (text.size() <= most_plain) return text;
-  return fmt::format("{} requests: {:016x}{:016x}", requests.size(), fnv1a(text, 0xcbf29ce484222325),
-                     fnv1a(text, 0x9e3779b97f4a7c15));
+  if (requests.size() <= most_plain) return bytes;
+  const Words hashes{requests.size(), fnv1a(bytes, 0xcbf29ce484222325), fnv1a(bytes, 0x9e3779b97f4a7c15), 0};
+  bytes.resize(sizeof(hashes) + 1);  // no number of plain requests has this size
+  std::memcpy(bytes.data(), hashes.data(), sizeof(hashes));
+  return bytes;
 }
 
 }  // namespace cox::detail

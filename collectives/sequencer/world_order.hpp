@@ -4,12 +4,15 @@
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <cstddef>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace cox {
 
@@ -81,7 +84,7 @@ class WorldOrder {
 namespace detail {
 
 /// Equal for requests that match (see mismatch), different for others. Throws std::bad_alloc.
-[[nodiscard]] std::string fingerprint(const CollectiveRequests& requests);
+[[nodiscard]] std::vector<std::byte> fingerprint(const CollectiveRequests& requests);
 
 }  // namespace detail
 

@@ -86,6 +86,7 @@ class Worker {
       ones_.push_back(client.create(Bytes::zeroed(sizeof(float))));
       if (options_.passes != 0) scratch_.push_back(client.empty(options_.pass_bytes));
     }
+    meet();
     finish();
     journal_.report(Moment::Joined);
     KeptSet set("state", ids_, {.schema = "perf_recovery 1", .mode = options_.mode});

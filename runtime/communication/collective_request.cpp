@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
 #include <string_view>
 
 namespace cox {
@@ -24,11 +25,15 @@ std::string to_string(const CollectiveTag& tag) { return fmt::format("part {} of
 
 std::string to_string(const CollectiveRequest& request) {
   const CollectiveOperationFacts& facts = facts_of(request.operation);
-  std::string text(facts.name);
-  if (facts.reduces) text += fmt::format(" ({})", to_string(request.reduce_operation));
-  if (facts.rooted) text += fmt::format(" (root {})", request.root);
-  if (facts.has_elements) text += fmt::format(" of {} {}", request.count, to_string(request.element_type));
-  return text + " at " + site_of(request);
+  // Each operation between processes needs this text: no intermediate strings.
+  fmt::memory_buffer text;
+  const auto end = std::back_inserter(text);
+  fmt::format_to(end, "{}", facts.name);
+  if (facts.reduces) fmt::format_to(end, " ({})", to_string(request.reduce_operation));
+  if (facts.rooted) fmt::format_to(end, " (root {})", request.root);
+  if (facts.has_elements) fmt::format_to(end, " of {} {}", request.count, to_string(request.element_type));
+  fmt::format_to(end, " at {}:{}", request.caller.site.file_name(), request.caller.site.line());
+  return fmt::to_string(text);
 }
 
 std::string to_string(const CollectiveRequest& first, std::size_t size) {

@@ -54,8 +54,9 @@ const Kernels& Kernels::instance() {
 
 CudaKernel Kernels::failing(std::uint32_t client, Sequence sequence) {
   return CudaKernel::from_function("failing", CubeDim::single(), [client, sequence]() -> void* {
-    throw LaunchError(LaunchError::Kind::KernelFailed, "kernel 'failing' failed", std::source_location::current(),
-                      std::make_exception_ptr(InjectedFault(client, sequence)));
+    const InjectedFault fault(client, sequence);
+    throw LaunchError(LaunchError::Kind::KernelFailed, std::string("kernel 'failing' failed: ") + fault.what(),
+                      std::source_location::current(), std::make_exception_ptr(fault));
   });
 }
 
