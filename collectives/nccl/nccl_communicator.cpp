@@ -560,8 +560,8 @@ void NcclCommunicator::forget() noexcept {
   }
 }
 
-// NCCL may read the name of a communicator that is not destroyed at any time. It stays reachable, so that leak checkers
-// do not report it.
+// NCCL may read the name at any time, as long as its communicator exists. So the name of a leaked communicator is never
+// freed; it stays reachable, so that leak checkers do not report it.
 void NcclCommunicator::leak_name() noexcept {
   try {
     static std::mutex mutex;

@@ -4,7 +4,6 @@
 #include <coxswain/collectives/watch/communicator_number.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <cstddef>
 
 #include <chrono>
 #include <cstddef>

@@ -267,7 +267,7 @@ bool DataExchange::aborted(std::uint16_t process, const AbortedOperation& messag
     const std::lock_guard lock(mutex_);
     if (!active_.contains(message.of)) {
       if (is_over(message.of)) return true;
-      forget_aborted({message.of.devices, message.of.direction}, message.of.epoch);
+      if (aborted_.size() >= most_aborted) forget_aborted({message.of.devices, message.of.direction}, message.of.epoch);
       if (aborted_.size() >= most_aborted) return false;
       aborted_.emplace(message.of, std::pair(message, process));
       return true;
@@ -327,7 +327,7 @@ void DataExchange::note_expected(const OperationOfAll& name) {
   if (name.epoch == progress.epoch) progress.last = std::max(progress.last, name.operation);
 }
 
-// Under the lock. Operations of the sequence with older epochs will not be expected any more.
+// Under the lock. Forgets aborts of older epochs of the sequence.
 void DataExchange::forget_aborted(const SequenceName& sequence, std::uint64_t epoch) {
   std::erase_if(aborted_, [&](const auto& each) {
     const OperationOfAll& name = each.first;

@@ -18,7 +18,7 @@ void run_host_worker(const RecoveryOptions& options, const Journal& journal, con
   devices.write = [&](std::size_t device, const Handle& memory, Access access, Contents::Part part,
                       std::uint64_t update) {
     devices.clients[device].call(KernelArguments().with_buffer(memory, access), [=](std::span<void* const> pointers) {
-      auto* const words = static_cast<volatile std::uint64_t*>(pointers[0]);
+      auto* const words = static_cast<std::uint64_t*>(pointers[0]);
       for (std::uint64_t at = part.first; at < part.first + part.count; ++at)
         words[at] = contents.word(at, update, device);
     });

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -18,7 +17,7 @@ enum class Moment : std::uint32_t {
   SetOpen,   ///< the supervisor has given the set to this process
   Kept,      ///< the memory is mapped, its state is known
   Compared,  ///< the contents are those of the state
-  Restored,  ///< memory that was not whole has been written anew, as from a checkpoint
+  Restored,  ///< the memory is whole: torn memory has been written anew, as from a checkpoint
   Stepped,   ///< the first step has finished
   Fault,     ///< it is about to fail
 };
@@ -38,8 +37,9 @@ struct Report {
 
 /// Progress that outlives a worker that is killed, in shared memory.
 struct Book {
-  std::atomic<std::uint64_t> begun{0};     ///< the last update that a worker was about to queue
-  std::atomic<std::uint64_t> finished{0};  ///< the last update that is known to be complete
+  std::atomic<std::uint64_t> begun{0};            ///< the last update that a worker was about to queue
+  std::atomic<std::uint64_t> finished{0};         ///< the last update that is known to be complete
+  std::atomic<std::int64_t> step_nanoseconds{0};  ///< time of the last complete step
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 

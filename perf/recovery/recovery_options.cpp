@@ -11,16 +11,21 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <set>
 #include <sstream>
 #include <stdexcept>
+#include <system_error>
 
 namespace cox::perf {
 namespace {
 
+constexpr std::uint16_t most_host_devices = 64;
 constexpr std::array causes{"kill", "trap", "address", "assert", "reload"};
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -43,11 +48,23 @@ Cause cause_of(const std::string& word) {
   throw std::invalid_argument("--causes: '" + word + "' is none of kill, trap, address, assert, reload");
 }
 
+std::invalid_argument wrong_devices(const std::string& text) {
+  return std::invalid_argument("--devices: '" + text + "' is none of host:COUNT, cuda, cuda:0,1");
+}
+
+std::uint16_t number_of(const std::string& text, const std::string& word) {
+  std::uint16_t number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc() || end != word.data() + word.size()) throw wrong_devices(text);
+  return number;
+}
+
 // "host:COUNT", "cuda" or "cuda:INDEX,INDEX".
 std::vector<DeviceId> devices_of(const std::string& text) {
   std::vector<DeviceId> devices;
   if (text.starts_with("host:")) {
-    const auto count = static_cast<std::uint16_t>(std::clamp(std::atoi(text.c_str() + 5), 1, 64));
+    const std::uint16_t count = number_of(text, text.substr(5));
+    if (count == 0 || count > most_host_devices) throw wrong_devices(text);
     set_host_device_count(count);
     for (std::uint16_t i = 0; i < count; ++i) devices.push_back({.type = host_device_type, .index = i});
     return devices;
@@ -56,10 +73,11 @@ std::vector<DeviceId> devices_of(const std::string& text) {
   if (text == "cuda") devices = enumerate_cuda_devices();
   if (text.starts_with("cuda:"))
     for (const std::string& word : words_of(text.substr(5)))
-      devices.push_back({.type = cuda_device_type, .index = static_cast<std::uint16_t>(std::atoi(word.c_str()))});
+      devices.push_back({.type = cuda_device_type, .index = number_of(text, word)});
   if (text == "cuda" && devices.empty()) throw std::invalid_argument("--devices cuda: " + why_no_cuda());
 #endif
-  if (devices.empty()) throw std::invalid_argument("--devices: '" + text + "' is none of host:COUNT, cuda, cuda:0,1");
+  const std::set<DeviceId> different(devices.begin(), devices.end());
+  if (devices.empty() || different.size() != devices.size()) throw wrong_devices(text);
   return devices;
 }
 
@@ -73,27 +91,30 @@ RecoveryOptions parse_recovery_options(int argc, char** argv) {
   std::string step_bytes = "64MiB";
   std::string mode = "in_place";
   std::string wanted;
+  std::string journal;  // for main()
   std::uint64_t timeout = 60;
   std::uint64_t budget = 3600;
   options.devices_text = "host:2";
-  options.cox = "cox";
+  options.cox = (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "cox").string();
   options.common = parse_options(
       argc, argv,
       "Measures the time from a fault of a program with kept memory to its next finished step, under `cox run`.",
       [&](CLI::App& app) {
+        for (const char* const each : {"--list", "--filter", "--contenders", "--ours"})
+          app.remove_option(app.get_option(each));
         app.add_option("--devices", options.devices_text, "host:COUNT, cuda or cuda:INDEX,INDEX (host:2)");
         app.add_option("--bytes", bytes, "kept on each device; with --mode double twice that (64MiB)");
         app.add_option("--step-bytes", step_bytes, "that a step writes; with --mode double all (64MiB)");
         app.add_option("--passes", options.passes,
-                       "before its update a step writes --step-bytes so often to memory that is not kept (0)");
+                       "number of writes of --step-bytes to other memory before the update of a step (0)");
         app.add_option("--mode", mode, "in_place or double")->check(CLI::IsMember({"in_place", "double"}));
         app.add_flag("--standby", options.standby, "cox run --standby");
         app.add_option("--causes", wanted, "some of kill,trap,address,assert,reload (kill,reload; GPUs: all)");
-        app.add_option("--cox", options.cox, "the program cox (the one in PATH)");
+        app.add_option("--cox", options.cox, "the program cox (the one next to this program)");
         app.add_option("--log", options.log, "write the output of `cox run` and the program to this file");
         app.add_option("--timeout", timeout, "longest wait for any one event, in seconds (60)");
         app.add_option("--budget", budget, "no round begins after so many seconds (3600)");
-        app.add_option("--worker", options.worker, "the program that fails, with this journal")->group("");
+        app.add_option("--worker", journal, "the program that fails, with this journal")->group("");
       });
   try {
     options.devices = devices_of(options.devices_text);

@@ -29,7 +29,6 @@ struct RecoveryOptions {
   std::string cox;                  ///< the program `cox`
   std::chrono::seconds timeout{0};  ///< longest wait for any one thing
   std::chrono::seconds budget{0};   ///< no further round begins after this time
-  std::string worker;               ///< not empty: this process is a worker with that journal
 };
 
 /// Parses the command line. For --help and for an error, prints the text and ends the process, with exit code 0 or 2.

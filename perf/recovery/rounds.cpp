@@ -72,11 +72,8 @@ class Measurement {
       static_cast<void>(run_.wait_for(Moment::Joined, current_));
       run_.pause(std::chrono::milliseconds(20));  // so that it waits for the set
     }
-    const nanoseconds from = monotonic_time();
-    const std::uint64_t steps = run_.book().finished.load();
     run_.pause(std::chrono::microseconds(10'000 + random_() % 60'000));
-    const std::uint64_t more = run_.book().finished.load() - steps;
-    if (more != 0) values_[one_step].push_back(ms(monotonic_time() - from) / static_cast<double>(more));
+    values_[one_step].push_back(ms(nanoseconds(run_.book().step_nanoseconds.load())));
     const nanoseconds requested = cause_failure(cause);
     WorkerProcess& next = run_.wait_for(Moment::Stepped, current_);
     run_.wait_for_end_of(*current_);
@@ -107,14 +104,15 @@ class Measurement {
     nanoseconds reached = std::min(failed.ended, next.at(was_standby ? Moment::SetOpen : Moment::Started));
     values_["end"].push_back(ms(reached - fault));
     nanoseconds extra{0};
+    const bool is_whole = next.state == static_cast<std::uint32_t>(KeptState::Kind::Whole);
     for (const Phase& phase : phases) {
       const nanoseconds at = std::max(reached, next.at(phase.end));
-      values_[phase.name].push_back(ms(at - reached));
+      if (phase.end != Moment::Restored || !is_whole) values_[phase.name].push_back(ms(at - reached));
       if (phase.end == Moment::Compared || phase.end == Moment::Restored) extra += at - reached;
       reached = at;
     }
     values_[total].push_back(ms(reached - fault - extra));
-    (next.state == static_cast<std::uint32_t>(KeptState::Kind::Whole) ? whole_ : torn_) += 1;
+    (is_whole ? whole_ : torn_) += 1;
     most_lost_ = std::max(most_lost_, next.lost);
   }
 
@@ -132,7 +130,7 @@ class Measurement {
             .notes = {}};
     const auto put = [&](const std::string& name, const std::string& note) {
       const auto found = values_.find(name);
-      if (found == values_.end() || (name == "restore" && torn_ == 0)) return;
+      if (found == values_.end()) return;
       const Spread spread = spread_of(found->second);
       if (!(spread.max > 0)) return;  // before the fault, by a standby
       row.contenders.push_back(name);
@@ -147,7 +145,7 @@ class Measurement {
     put(one_step, "with its wait; writes " + exact_byte_count(options_.step_bytes) +
                       " of kept memory, and before the update " + std::to_string(options_.passes) + " times " +
                       exact_byte_count(options_.pass_bytes) + " of other memory");
-    put("request", "from `cox run --reload` until the program is sent SIGTERM; it goes on until then");
+    put("request", "from `cox run --reload` until the program gets SIGTERM; it works until then");
     return row;
   }
 

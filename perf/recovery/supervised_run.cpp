@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <stdexcept>
 #include <system_error>
 
@@ -21,23 +22,16 @@ namespace {
 
 constexpr std::chrono::seconds before_kill{5};
 
-// The path of this program, which the supervisor starts.
-std::string own_path() {
-  std::array<char, 4096> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  if (length <= 0) throw std::system_error(errno, std::generic_category(), "/proc/self/exe");
-  return {path.data(), static_cast<std::size_t>(length)};
-}
-
 std::vector<std::string> words_of(const RecoveryOptions& options, const Journal& journal) {
   std::vector<std::string> words{options.cox, "run",           "--restarts", "100000", "--backoff",
                                  "1ms",       "--backoff-max", "1ms",        "--on",   "signal"};
   if (options.standby) words.emplace_back("--standby");
   for (const std::string& word :
-       {std::string("--"), own_path(), std::string("--worker"), journal.descriptors(), std::string("--devices"),
-        options.devices_text, std::string("--bytes"), exact_byte_count(options.bytes), std::string("--step-bytes"),
-        exact_byte_count(options.pass_bytes), std::string("--passes"), std::to_string(options.passes),
-        std::string("--mode"), std::string(options.mode == KeptMode::Double ? "double" : "in_place")})
+       {std::string("--"), std::filesystem::read_symlink("/proc/self/exe").string(), std::string("--worker"),
+        journal.descriptors(), std::string("--devices"), options.devices_text, std::string("--bytes"),
+        exact_byte_count(options.bytes), std::string("--step-bytes"), exact_byte_count(options.pass_bytes),
+        std::string("--passes"), std::to_string(options.passes), std::string("--mode"),
+        std::string(options.mode == KeptMode::Double ? "double" : "in_place")})
     words.push_back(word);
   return words;
 }
@@ -139,10 +133,7 @@ void SupervisedRun::wait(const std::function<bool()>& done, const std::string& w
   const Clock::time_point until = Clock::now() + options_.timeout;
   while (!done()) {
     reap();
-    if (status_) {
-      take_reports();
-      fail("`cox run` " + end_text(*status_));
-    }
+    if (status_) fail("`cox run` " + end_text(*status_));
     if (reload_failed_) fail("`cox run --reload` has failed");
     if (Clock::now() >= until) fail("waited too long " + what);
     follow(std::chrono::milliseconds(1));

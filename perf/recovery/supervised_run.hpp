@@ -17,7 +17,7 @@
 
 namespace cox::perf {
 
-/// A process under `cox run`, and when it reached what. A time of 0: not yet.
+/// A process under `cox run` and the times of its moments; 0: not reached.
 struct WorkerProcess {
   pid_t id = 0;
   int descriptor = -1;  ///< a pidfd; -1 once it has ended

@@ -83,7 +83,7 @@ class Worker {
   int run(const sigset_t& signals) {
     std::thread([this, signals] { obey(signals); }).detach();
     for (const Client& client : devices_.clients) {
-      ones_.push_back(client.create(Bytes::zeroed(sizeof(float))));
+      gradients_.push_back(client.create(Bytes::zeroed(sizeof(float))));
       if (options_.passes != 0) scratch_.push_back(client.empty(options_.pass_bytes));
     }
     meet();
@@ -165,6 +165,7 @@ class Worker {
   }
 
   void step(KeptSet& set, std::uint64_t update, bool writes_all) {
+    const auto begin = monotonic_time();
     for (unsigned pass = 0; pass < options_.passes; ++pass)
       for (std::size_t i = 0; i < scratch_.size(); ++i)
         devices_.write(i, scratch_[i], Access::Overwrite, {0, options_.pass_bytes / sizeof(std::uint64_t)}, update);
@@ -179,13 +180,14 @@ class Worker {
     }
     finish();
     journal_.book().finished.store(update);
+    journal_.book().step_nanoseconds.store((monotonic_time() - begin).count());
   }
 
   // An operation of all devices, as the sum of gradients is: none begins an update if one has failed before.
   void meet() {
     if (devices_.clients.size() == 1) return;
     for (std::size_t i = 0; i < devices_.clients.size(); ++i) {
-      devices_.clients[i].all_reduce(ones_[i], ones_[i], ElementType::F32, all_);
+      devices_.clients[i].all_reduce(gradients_[i], gradients_[i], ElementType::F32, all_);
       devices_.clients[i].sync_collective();
     }
   }
@@ -199,7 +201,7 @@ class Worker {
   const WorkerDevices<Client>& devices_;
   const std::vector<DeviceId> ids_;
   const CommunicationId all_;
-  std::vector<Handle> ones_;
+  std::vector<Handle> gradients_;
   std::vector<Handle> scratch_;
   std::atomic<bool> ends_{false};
 };

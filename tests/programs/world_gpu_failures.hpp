@@ -362,9 +362,9 @@ class FailureTest {
       const Line transfer = line_of(output, "transfer");
       if (process <= 1)
         expect(transfer.names(first_cause) && transfer.names("p1/cuda:"),
-               name + ": both are told whose transfer failed");
+               name + ": both errors name the rank that failed");
       else
-        expect(transfer.text == "nothing", name + ": the others are told nothing of the transfer");
+        expect(transfer.text == "nothing", name + ": the other processes get no error");
       expect(line_of(output, "again").text == "nothing", name + ": the communicator goes on");
     };
   }

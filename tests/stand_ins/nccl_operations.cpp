@@ -27,9 +27,9 @@
 namespace cox::test {
 namespace {
 
-// Unlike memcpy(), with null pointers if there is nothing to copy.
+// Unlike memmove(), with null pointers if there is nothing to copy.
 void copy_bytes(void* to, const void* from, std::size_t bytes) {
-  if (bytes != 0) std::memcpy(to, from, bytes);
+  if (bytes != 0) std::memmove(to, from, bytes);
 }
 
 using Operation = FakeNccl::Operation;
@@ -132,7 +132,7 @@ void perform(Meeting& meeting) {
     }
     case Kind::Broadcast: {
       const void* const source = meeting.arrived[static_cast<std::size_t>(any.peer)]->source;
-      for (const Operation* const rank : meeting.arrived) std::memmove(rank->destination, source, bytes);
+      for (const Operation* const rank : meeting.arrived) copy_bytes(rank->destination, source, bytes);
       break;
     }
     case Kind::AllGather: gather(meeting, bytes); break;
@@ -140,7 +140,7 @@ void perform(Meeting& meeting) {
     case Kind::Receive: {
       const bool sends = any.kind == Kind::Send;
       const Operation& other = *meeting.arrived.back();
-      std::memmove(sends ? other.destination : any.destination, sends ? any.source : other.source, bytes);
+      copy_bytes(sends ? other.destination : any.destination, sends ? any.source : other.source, bytes);
       break;
     }
   }

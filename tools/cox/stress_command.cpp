@@ -68,8 +68,8 @@ class TraceScope {
 
 bool are_gpus(const std::vector<DeviceId>& devices) { return devices.front().type != host_device_type; }
 
-// The CUDA driver keeps its own threads after shutdown. They are started before the run, so that they are not counted
-// as threads that the run leaks; and before the world is joined, whose communicators end with their devices.
+// The CUDA driver keeps its own threads after shutdown. Start them before the run, so that they are not counted as
+// leaks, and before the world is joined, because shutting down a device ends its communicators in the world.
 void start_driver_threads(const std::vector<DeviceId>& gpus) {
 #if COX_HAS_CUDA
   for (const DeviceId device : gpus) static_cast<void>(CudaClient::load(device));

@@ -3,7 +3,6 @@
 #include <coxswain/perf/harness/options.hpp>
 
 #include <cstddef>
-#include <string>
 #include <vector>
 
 namespace cox::perf {

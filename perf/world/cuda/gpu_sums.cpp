@@ -75,17 +75,14 @@ class NcclRank final : public SumRank {
 };
 
 // Calls `body` for each rank of this process, by its number in the process, on a thread of its own; returns what it
-// returned for the first one.
+// returned for the first one, with the wrong elements of all.
 Sample on_each_rank(std::size_t ranks, const std::function<Sample(std::size_t)>& body) {
-  Sample first;
+  std::vector<Sample> samples(ranks);
   std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < ranks; ++i)
-    threads.emplace_back([&, i] {
-      Sample sample = body(i);
-      if (i == 0) first = std::move(sample);
-    });
+  for (std::size_t i = 0; i < ranks; ++i) threads.emplace_back([&, i] { samples[i] = body(i); });
   for (std::thread& thread : threads) thread.join();
-  return first;
+  for (std::size_t i = 1; i < ranks; ++i) samples.front().back() += samples[i].back();
+  return samples.front();
 }
 
 Sample sums_of_clients(PlaceOfSample place, bool quick) {

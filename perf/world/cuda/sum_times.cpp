@@ -46,12 +46,19 @@ std::vector<double> times_one_at_a_time(SumRank& own, std::size_t bytes, std::si
   return microseconds_of_each(times, once);
 }
 
+// Other values for each size, so that an earlier result is not taken for a later one.
+void fill(SumRank& own, std::size_t rank, float factor) {
+  std::vector<float> values(checked_elements);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(rank + 1) * factor * pattern(i);
+  own.fill(values);
+}
+
 // Elements of the last result that are not the sum of both ranks. The sums are exact.
-double count_wrong(SumRank& own, std::size_t elements) {
+double count_wrong(SumRank& own, float factor, std::size_t elements) {
   std::vector<float> values(elements);
   own.get_result(values);
   double wrong = 0;
-  for (std::size_t i = 0; i < elements; ++i) wrong += values[i] == 3 * pattern(i) ? 0 : 1;
+  for (std::size_t i = 0; i < elements; ++i) wrong += values[i] == 3 * factor * pattern(i) ? 0 : 1;
   return wrong;
 }
 
@@ -70,9 +77,8 @@ std::vector<Metric> sum_metrics(bool quick) {
 }
 
 Sample take_sum_times(SumRank& own, std::size_t rank, bool quick) {
-  std::vector<float> values(checked_elements);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(rank + 1) * pattern(i);
-  own.fill(values);
+  float factor = 1;
+  fill(own, rank, factor);
   own.all_reduce(small_sum);  // creates what the first operation needs
   own.wait();
 
@@ -80,12 +86,13 @@ Sample take_sum_times(SumRank& own, std::size_t rank, bool quick) {
   std::vector<double> alone = times_one_at_a_time(own, small_sum, quick ? 200 : 2000);
   sample.push_back(quantile(alone, 0.5));
   sample.push_back(quantile(alone, 0.99));
-  double wrong = count_wrong(own, small_sum / sizeof(float));
+  double wrong = count_wrong(own, factor, small_sum / sizeof(float));
   for (const LargeSum& large : large_sums(quick)) {
+    fill(own, rank, ++factor);
     const double taken = time_in_a_stream(own, large.bytes, large.in_a_stream, quick ? 1 : 5);
     // Each of two ranks sends 2 (n - 1) / n = 1 times the bytes, as nccl-tests counts.
     sample.push_back(static_cast<double>(large.bytes) / 1000.0 / taken);
-    wrong += count_wrong(own, checked_elements);
+    wrong += count_wrong(own, factor, checked_elements);
   }
   sample.push_back(wrong);
   return sample;

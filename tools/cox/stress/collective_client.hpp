@@ -266,7 +266,8 @@ std::vector<std::shared_ptr<Round>> CollectiveClient<Backend>::make_rounds(const
     auto round = std::make_shared<Round>(line.devices.size());
     round->operation = plan.operation;
     round->parts = plan_parts(plan, line.devices.size(), options_.reductions, random);
-    // Only host devices add in the order of ranks; two ranks have one order.
+    // Fractions only where every implementation gives the same bits: host devices add in the order of ranks, and the
+    // sum of two ranks does not depend on the order.
     if (options_.shared && (options_.reductions == Reductions::All || line.devices.size() == 2))
       choose_rounded(round->parts, random);
     round->line = &line;
