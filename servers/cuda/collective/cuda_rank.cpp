@@ -196,7 +196,7 @@ std::optional<CollectiveAlgorithm> CudaRank::choose_algorithm(const CollectiveRe
 
 // Whether there are usable kernels for the request; std::nullopt while they are being compiled.
 std::optional<bool> CudaRank::has_code(const CollectiveRequest& request) {
-  const PeerKernels::Code code = PeerKernels::code_of(request);
+  const PeerKernelCode code = PeerKernels::code_of(request);
   if (const auto known = has_code_.find(code); known != has_code_.end()) return known->second;
   const auto devices = std::static_pointer_cast<CudaNcclResources>(nccl_communicator_->opened());  // null: it is broken
   PeerKernels* const peers = devices != nullptr ? devices->peer_kernels() : nullptr;
