@@ -183,7 +183,8 @@ void NcclCommunicator::create(State goal) noexcept {
     }
   }
   std::shared_ptr<void> quiesced;
-  std::vector<UniqueFunction<void()>> waiting;
+  std::vector<UniqueFunction<void()>> opening;
+  std::vector<UniqueFunction<void()>> creation;
   bool goes_on = false;
   {
     const std::lock_guard lock(mutex_);
@@ -199,20 +200,20 @@ void NcclCommunicator::create(State goal) noexcept {
     state_ = failure == nullptr ? goal : was_open ? State::Open : State::Gone;
     if (state_ != State::Gone && broken_ != nullptr) begin_dismantling();  // failed, aborted or closed during creation
     devices_open_.store(true, std::memory_order_release);
-    waiting.swap(opening_callbacks_);
+    opening.swap(opening_callbacks_);
     goes_on = state_ == State::Open && !creation_callbacks_.empty();
     if (goes_on) {
       creating_since_ = std::chrono::steady_clock::now();
       state_ = State::Creating;
     } else if (goal == State::Ready || broken_ != nullptr) {
       created_.store(true, std::memory_order_release);
-      for (auto& each : creation_callbacks_) waiting.push_back(std::move(each));
-      creation_callbacks_.clear();
+      creation.swap(creation_callbacks_);
     }
     changed_.notify_all();
   }
   quiesced.reset();
-  for (auto& then : waiting) then();
+  for (auto& then : opening) then();
+  for (auto& then : creation) then();
   if (goes_on) create(State::Ready);
 }
 
@@ -425,7 +426,8 @@ std::exception_ptr NcclCommunicator::failure_in_nccl() noexcept {
 // --------------------------------------------------------------------------------------------------------------------
 
 void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
-  std::vector<UniqueFunction<void()>> waiting;
+  std::vector<UniqueFunction<void()>> opening;
+  std::vector<UniqueFunction<void()>> creation;
   std::shared_ptr<void> quiesced;
   bool was_creating = false;
   {
@@ -438,9 +440,8 @@ void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
       was_creating = true;
       devices_open_.store(true, std::memory_order_release);
       created_.store(true, std::memory_order_release);
-      waiting.swap(creation_callbacks_);
-      for (auto& each : opening_callbacks_) waiting.push_back(std::move(each));
-      opening_callbacks_.clear();
+      opening.swap(opening_callbacks_);
+      creation.swap(creation_callbacks_);
       quiesced.swap(quiesced_);
       changed_.notify_all();
     }
@@ -461,7 +462,8 @@ void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
   });
   if (devices_.world) give_up(cause);
   if (was_creating && devices_.world) leave_creation(cause);
-  for (auto& then : waiting) then();
+  for (auto& then : opening) then();
+  for (auto& then : creation) then();
   marks.when_noted([held = shared_from_this()] {
     std::shared_ptr<NcclDeviceResources> in_flight;
     {
