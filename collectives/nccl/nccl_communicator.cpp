@@ -134,37 +134,43 @@ void NcclCommunicator::watch() {
 // Creation
 // --------------------------------------------------------------------------------------------------------------------
 
+bool NcclCommunicator::devices_open(UniqueFunction<void()> callback) {
+  return devices_open() || reach(State::Open, std::move(callback));
+}
+
 bool NcclCommunicator::created(UniqueFunction<void()> callback) {
-  if (created()) return true;
+  return created() || reach(State::Ready, std::move(callback));
+}
+
+// Returns whether the goal is reached, or never will be. Otherwise the callback is called when it is; a helper thread
+// is started unless one is running.
+bool NcclCommunicator::reach(State goal, UniqueFunction<void()> callback) {
   const std::lock_guard lock(mutex_);
-  if (broken_ != nullptr || state_ >= State::Ready) return true;
-  creation_callbacks_.push_back(std::move(callback));
-  if (state_ == State::Creating) return false;
+  const bool opens = goal == State::Open;
+  if (broken_ != nullptr || (opens ? devices_open() : state_ >= State::Ready)) return true;
+  auto& callbacks = opens ? opening_callbacks_ : creation_callbacks_;
+  callbacks.push_back(std::move(callback));
+  if (is_creating()) return false;
   try {
-    start_helper("cox-nccl-create", [this] { create(); });
+    start_helper("cox-nccl-create", [this, goal] { create(goal); });
   } catch (...) {
-    creation_callbacks_.pop_back();
+    callbacks.pop_back();
     throw;
   }
   creating_since_ = devices_.world ? Time::max() : std::chrono::steady_clock::now();
-  state_ = State::Creating;
+  state_ = opens ? State::Opening : State::Creating;
   watch();
   return false;
 }
 
-void NcclCommunicator::create() noexcept {
+void NcclCommunicator::create(State goal) noexcept {
   std::exception_ptr failure;
-  std::shared_ptr<NcclDeviceResources> opened;
-  std::vector<std::unique_ptr<Comm>> comms(devices_.ordinals.size());
+  std::shared_ptr<NcclDeviceResources> opened = this->opened();
+  const bool was_open = opened != nullptr;
+  std::vector<std::unique_ptr<Comm>> comms;
   try {
     detail::name_this_thread("nccl");  // NCCL's threads inherit this name
-    for (auto& comm : comms) comm = std::make_unique<Comm>();
-    const std::vector<NcclCreation::Comms> created = devices_.world ? create_part(opened) : create_all(opened);
-    for (std::size_t rank = 0; rank < comms.size(); ++rank) {
-      comms[rank]->native = created[rank].child;
-      comms[rank]->parent = created[rank].parent;
-      comms[rank]->opened = {std::make_shared<std::shared_ptr<NcclDeviceResources>>(opened), opened.get()};
-    }
+    make(goal, opened, comms);
   } catch (...) {
     failure = std::current_exception();
     comms.clear();
@@ -177,7 +183,9 @@ void NcclCommunicator::create() noexcept {
     }
   }
   std::shared_ptr<void> quiesced;
-  std::vector<UniqueFunction<void()>> waiting;
+  std::vector<UniqueFunction<void()>> opening;
+  std::vector<UniqueFunction<void()>> creation;
+  bool goes_on = false;
   {
     const std::lock_guard lock(mutex_);
     quiesced.swap(quiesced_);
@@ -185,29 +193,61 @@ void NcclCommunicator::create() noexcept {
       set_broken(failure);
       unusable_.store(true, std::memory_order_relaxed);
     }
-    if (failure == nullptr) {
+    if (failure == nullptr && !was_open) {
       opened_.swap(opened);
       comms_.swap(comms);
     }
-    state_ = failure == nullptr ? State::Ready : State::Gone;
-    if (state_ == State::Ready && broken_ != nullptr) begin_dismantling();  // aborted or closed during creation
-    created_.store(true, std::memory_order_release);
-    waiting.swap(creation_callbacks_);
+    state_ = failure == nullptr ? goal : was_open ? State::Open : State::Gone;
+    if (state_ != State::Gone && broken_ != nullptr) begin_dismantling();  // failed, aborted or closed during creation
+    devices_open_.store(true, std::memory_order_release);
+    opening.swap(opening_callbacks_);
+    goes_on = state_ == State::Open && !creation_callbacks_.empty();
+    if (goes_on) {
+      creating_since_ = std::chrono::steady_clock::now();
+      state_ = State::Creating;
+    } else if (goal == State::Ready || broken_ != nullptr) {
+      created_.store(true, std::memory_order_release);
+      creation.swap(creation_callbacks_);
+    }
     changed_.notify_all();
   }
   quiesced.reset();
-  for (auto& then : waiting) then();
+  for (auto& then : opening) then();
+  for (auto& then : creation) then();
+  if (goes_on) create(State::Ready);
+}
+
+// Opens the devices unless `opened` has them, and creates NCCL's communicators if that is the goal. Of devices that
+// were open before, they are added to comms_.
+void NcclCommunicator::make(State goal, std::shared_ptr<NcclDeviceResources>& opened,
+                            std::vector<std::unique_ptr<Comm>>& comms) {
+  const bool was_open = opened != nullptr;
+  if (!was_open)
+    for (std::size_t rank = 0; rank < devices_.ordinals.size(); ++rank) comms.push_back(std::make_unique<Comm>());
+  std::vector<NcclCreation::Comms> created(devices_.ordinals.size());
+  if (devices_.world) {
+    created = create_part(opened);
+  } else {
+    begin_quiescence();
+    if (!was_open) opened = devices_.open();
+    if (goal == State::Ready) created = create_all(*opened);
+  }
+  for (std::size_t rank = 0; rank < created.size(); ++rank) {
+    Comm& comm = was_open ? *comms_[rank] : *comms[rank];
+    const std::lock_guard in_use(comm.in_use);
+    comm.native = created[rank].child;
+    comm.parent = created[rank].parent;
+    if (!was_open) comm.opened = {std::make_shared<std::shared_ptr<NcclDeviceResources>>(opened), opened.get()};
+  }
 }
 
 // All ranks belong to this process.
-std::vector<NcclCreation::Comms> NcclCommunicator::create_all(std::shared_ptr<NcclDeviceResources>& opened) {
+std::vector<NcclCreation::Comms> NcclCommunicator::create_all(const NcclDeviceResources& opened) const {
   std::vector<NcclComm> natives(devices_.ordinals.size());
   std::vector<NcclCreation::Comms> created(natives.size());
-  begin_quiescence();
-  opened = devices_.open();
   try {
     COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
-    detail::connect_ranks(natives, *opened);
+    detail::connect_ranks(natives, opened);
   } catch (...) {
     for (NcclComm native : natives)  // those that were created before the failure
       if (native != nullptr && !devices_.is_lost()) COX_NCCL_CHECK(nullptr, abort(native));
@@ -249,7 +289,7 @@ NcclCommunicator::LaunchLock NcclCommunicator::begin_launch(std::size_t rank) co
   if (unusable_.load(std::memory_order_relaxed)) std::rethrow_exception(broken());
   Comm& comm = *comms_[rank];
   std::unique_lock in_use(comm.in_use);
-  if (comm.native == nullptr) std::rethrow_exception(broken());
+  if (comm.opened == nullptr) std::rethrow_exception(broken());
   return {std::move(in_use), comm.native, comm.opened};
 }
 
@@ -304,13 +344,12 @@ std::optional<NcclCommunicator::Time> NcclCommunicator::check_deadlines(Time now
   {
     const std::lock_guard lock(mutex_);
     made = state_ > State::Creating;
-    if (aborted_ || (!is_in_flight() && state_ != State::Creating)) {
+    if (aborted_ || (!is_in_flight() && !is_creating())) {
       watched_ = false;
       return std::nullopt;
     }
     try {
       failure = overdue(now);
-      creation_timed_out_ = failure != nullptr && state_ == State::Creating;
     } catch (...) {
       failure = std::current_exception();
     }
@@ -326,11 +365,15 @@ std::optional<NcclCommunicator::Time> NcclCommunicator::check_deadlines(Time now
 
 // Under the lock. Returns null if creation, or the oldest operation of each lane, is not overdue.
 std::exception_ptr NcclCommunicator::overdue(Time now) {
-  if (state_ == State::Creating) {
+  if (is_creating()) {
     const auto patience = std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl);
-    if (creating_since_ == Time::max() || now - creating_since_ < patience) return nullptr;
-    return error(CollectiveError::Kind::Timeout, fmt::format("NCCL has not created the communicator {} after {} ms",
-                                                             devices_.devices.to_string(), patience.count()));
+    if (creating_since_ != Time::max() && now - creating_since_ >= patience) {
+      creation_timed_out_ = true;
+      return error(CollectiveError::Kind::Timeout,
+                   fmt::format("{} the communicator {} after {} ms",
+                               state_ == State::Creating ? "NCCL has not created" : "the driver has not opened",
+                               devices_.devices.to_string(), patience.count()));
+    }
   }
   for (Lane& lane : lanes_)
     if (!lane.in_flight_.empty())
@@ -383,7 +426,8 @@ std::exception_ptr NcclCommunicator::failure_in_nccl() noexcept {
 // --------------------------------------------------------------------------------------------------------------------
 
 void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
-  std::vector<UniqueFunction<void()>> waiting;
+  std::vector<UniqueFunction<void()>> opening;
+  std::vector<UniqueFunction<void()>> creation;
   std::shared_ptr<void> quiesced;
   bool was_creating = false;
   {
@@ -392,10 +436,12 @@ void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
     aborted_ = telling_ = true;
     broken_ = cause;  // replaces the one of close(), which says less
     unusable_.store(true, std::memory_order_relaxed);
-    if (state_ == State::Creating) {  // NCCL may never return from it
+    if (is_creating()) {  // NCCL may never return from it
       was_creating = true;
+      devices_open_.store(true, std::memory_order_release);
       created_.store(true, std::memory_order_release);
-      waiting.swap(creation_callbacks_);
+      opening.swap(opening_callbacks_);
+      creation.swap(creation_callbacks_);
       quiesced.swap(quiesced_);
       changed_.notify_all();
     }
@@ -416,11 +462,18 @@ void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
   });
   if (devices_.world) give_up(cause);
   if (was_creating && devices_.world) leave_creation(cause);
-  for (auto& then : waiting) then();
+  for (auto& then : opening) then();
+  for (auto& then : creation) then();
   marks.when_noted([held = shared_from_this()] {
-    const std::lock_guard lock(held->mutex_);
-    held->is_noted_ = true;
-    held->changed_.notify_all();
+    std::shared_ptr<NcclDeviceResources> in_flight;
+    {
+      const std::lock_guard lock(held->mutex_);
+      held->is_noted_ = true;
+      // Kernels of our own that wait for other ranks end now, since NCCL may never return from the creation.
+      if (held->is_creating()) in_flight = held->opened_;
+      held->changed_.notify_all();
+    }
+    if (in_flight != nullptr) in_flight->abort();
   });
   const std::lock_guard lock(mutex_);
   telling_ = false;
@@ -442,7 +495,7 @@ void NcclCommunicator::close() noexcept {
 // Under the lock, after broken_ was set. Does nothing during creation: create() calls it again at its end.
 void NcclCommunicator::begin_dismantling() noexcept {
   if (state_ == State::New) state_ = State::Gone;
-  if (state_ != State::Ready) return;
+  if (state_ != State::Open && state_ != State::Ready) return;
   state_ = State::Dismantling;
   try {
     start_helper("cox-nccl-end", [this] { dismantle(); });
@@ -505,7 +558,8 @@ void NcclCommunicator::dismantle() noexcept {
 void NcclCommunicator::abort_native() noexcept {
   opened()->abort();
   if (detail::nccl().revoke != nullptr)
-    for (const auto& comm : comms_) COX_NCCL_CHECK(comm->native, revoke(comm->native, 0));
+    for (const auto& comm : comms_)
+      if (comm->native != nullptr) COX_NCCL_CHECK(comm->native, revoke(comm->native, 0));
   std::vector<std::thread> threads;
   const auto abort_one = [](Comm& comm) {
     const std::lock_guard in_use(comm.in_use);
@@ -546,7 +600,7 @@ void NcclCommunicator::destroy() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
     const auto [native, parent] = take_natives(*comm);
-    COX_NCCL_CHECK(nullptr, destroy(native));
+    if (native != nullptr) COX_NCCL_CHECK(nullptr, destroy(native));
     if (parent != nullptr) COX_NCCL_CHECK(nullptr, abort(parent));
   }
 }
@@ -584,11 +638,11 @@ bool NcclCommunicator::wait_until_destroyed(Time deadline) noexcept {
     std::unique_lock lock(mutex_);
     // Does not wait for a creation that hangs in NCCL.
     const bool gone = changed_.wait_until(lock, deadline, [this] {
-      if (state_ == State::Creating) return creation_timed_out_;
+      if (is_creating()) return creation_timed_out_;
       return state_ == State::Gone && std::ranges::all_of(helpers_, &HelperThread::done);
     });
     if (!gone) return false;
-    if (state_ == State::Creating) return true;  // the thread holds this object until NCCL returns
+    if (is_creating()) return true;  // the thread holds this object until NCCL returns
   }
   const std::lock_guard joining(joining_);  // so that each of two callers returns after all are joined
   std::list<HelperThread> finished;

@@ -79,15 +79,19 @@ struct NcclDevices {
 /// creation (with first operations of all ranks, so that later operations find them connected, T2), abort and
 /// destruction.
 ///
-///     New --created()--> Creating --> Ready --close()--> Dismantling --> Gone
-///                          |            `---abort()------^
-///                          `--abort(): the waiting ranks are notified at once;
-///                                      communicators that are created later are aborted
+///     New --devices_open()--> Opening --> Open --created()--> Creating --> Ready --close()--> Dismantling --> Gone
+///      |                         |         |                   ^  |          `---abort()------^
+///      |                         |         `--close(), abort(), or a creation that fails------|
+///      `---------------------created()-------------------------'  |
+///                                `--------------------------------`--abort(): the waiting ranks are notified at once;
+///                                         communicators that are created later are aborted
 ///
-/// In the state Dismantling, in-flight operations complete or are abandoned.
+/// In the state Open, operations of our own kernels can be launched, and NCCL has not been called. Such operations may
+/// be in flight while NCCL creates the communicators. In the state Dismantling, in-flight operations complete or are
+/// abandoned.
 ///
 /// Creation is aborted when NCCL has not returned from it for the timeout, but a minute at least. Its thread is then
-/// left running.
+/// left running. The same applies to opening the devices.
 ///
 /// Each rank's device thread launches its own part of an operation. A rank has arrived at an operation when the earlier
 /// work on its device has completed. An operation is overdue when some ranks have arrived and no further one has for
@@ -114,6 +118,13 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
   ~NcclCommunicator();
 
+  /// Whether the devices are open: operations that NCCL does not do may be launched. True also if opening them has
+  /// failed or was aborted, and broken() says why.
+  [[nodiscard]] bool devices_open() const noexcept { return devices_open_.load(std::memory_order_acquire); }
+  /// Returns whether the devices are open, and starts to open them if that has not begun. If it returns false,
+  /// `callback` is called when they are; it must not block. Precondition: all ranks belong to this process. Throws
+  /// std::bad_alloc, std::system_error.
+  [[nodiscard]] bool devices_open(UniqueFunction<void()> callback);
   /// Whether creation has finished: NCCL has created the communicators, or creation has failed or was aborted, and
   /// broken() says why.
   [[nodiscard]] bool created() const noexcept { return created_.load(std::memory_order_acquire); }
@@ -122,7 +133,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   [[nodiscard]] bool created(UniqueFunction<void()> callback);
   /// Why no further operation may be launched; null if operations may be launched.
   [[nodiscard]] std::exception_ptr broken() const;
-  /// The result of NcclDevices::open; null before created(), and in the state Gone.
+  /// The result of NcclDevices::open; null before devices_open(), and in the state Gone.
   [[nodiscard]] std::shared_ptr<NcclDeviceResources> opened() const;
   /// Runs `function`, which may block, on a new helper thread, which holds a reference to this object. Throws
   /// std::bad_alloc, std::system_error.
@@ -131,14 +142,16 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// Held while a rank launches an operation: keeps the communicator and the opened devices alive.
   struct LaunchLock {
     std::unique_lock<std::mutex> in_use;
-    detail::NcclComm native;
+    detail::NcclComm native;  ///< Null before created().
     std::shared_ptr<NcclDeviceResources> opened;
   };
-  /// Precondition: created(). Throws broken() if creation has failed, or the communicators are aborted or destroyed.
+  /// Precondition: devices_open(). Throws broken() if creation has failed, or the communicators are aborted or
+  /// destroyed.
   /// Does not throw only because another rank has called close(): that rank may have completed its part of this
   /// operation. `rank`: of lane().
   [[nodiscard]] LaunchLock begin_launch(std::size_t rank) const;
-  /// Launches the rank's part of an operation with NCCL, on a stream of its device. Throws CollectiveError Backend.
+  /// Launches the rank's part of an operation with NCCL, on a stream of its device. Precondition: created() was true
+  /// before begin_launch(). Throws CollectiveError Backend.
   void launch(const LaunchLock& lock, std::size_t rank, const NcclCalls& calls, CUstream_st* stream) const;
   /// The operations of one sequence: of all ranks, or the transfers between one of them and a rank of another process.
   class Lane {
@@ -215,7 +228,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   static void lose_world(const std::exception_ptr& why, bool only_busy);
 
  private:
-  enum class State : std::uint8_t { New, Creating, Ready, Dismantling, Gone };
+  enum class State : std::uint8_t { New, Opening, Open, Creating, Ready, Dismantling, Gone };
   struct Comm {
     std::mutex in_use;  // locked by a launch
     detail::NcclComm native = nullptr;
@@ -230,8 +243,11 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   };
 
   void start_helper(const char* name, UniqueFunction<void()> function);
-  void create() noexcept;
-  [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_all(std::shared_ptr<NcclDeviceResources>& opened);
+  [[nodiscard]] bool reach(State goal, UniqueFunction<void()> callback);
+  [[nodiscard]] bool is_creating() const noexcept { return state_ == State::Opening || state_ == State::Creating; }
+  void create(State goal) noexcept;
+  void make(State goal, std::shared_ptr<NcclDeviceResources>& opened, std::vector<std::unique_ptr<Comm>>& comms);
+  [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_all(const NcclDeviceResources& opened) const;
   [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_part(std::shared_ptr<NcclDeviceResources>& opened);
   void meet();
   [[nodiscard]] detail::NcclUniqueId exchange_id();
@@ -272,19 +288,21 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   const std::chrono::milliseconds timeout_;
   // NCCL keeps a pointer to it. Set by the thread that creates the communicators.
   std::unique_ptr<const std::string> name_;
-  std::vector<std::unique_ptr<Comm>> comms_;  // by rank; not modified once state_ is Ready
+  std::vector<std::unique_ptr<Comm>> comms_;  // by rank; not modified once devices_open_ is true
 
   mutable detail::AdaptiveMutex mutex_;
   std::condition_variable_any changed_;
-  std::atomic<bool> created_{false};  // written with mutex_ held; true also if creation failed or was aborted
-  State state_ = State::New;          // guarded by mutex_, as all below
+  // Written with mutex_ held; true also if creation has failed or was aborted.
+  std::atomic<bool> devices_open_{false};
+  std::atomic<bool> created_{false};
+  State state_ = State::New;  // guarded by mutex_, as all below
   bool aborted_ = false;
   bool telling_ = false;  // abort() is notifying the launches
   std::exception_ptr broken_;
   // Written with mutex_ held: nothing may be launched, because creation has failed, it was aborted, or the process has
   // left the world. broken_ is set.
   std::atomic<bool> unusable_{false};
-  Time creating_since_{};                           // since when NCCL creates the communicators; Time::max(): not yet
+  Time creating_since_{};  // since when the devices are opened, or NCCL creates the communicators; Time::max(): not yet
   std::shared_ptr<detail::NcclCreation> creation_;  // while NCCL creates those of several processes
   std::optional<std::exception_ptr> met_;           // what NcclWorldPart::meet has reported
   std::optional<detail::NcclUniqueId> id_;          // from another process
@@ -293,6 +311,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   std::shared_ptr<void> quiesced_;   // while NCCL creates the communicators; released outside the lock
   bool creation_timed_out_ = false;  // NCCL has not returned from the creation in time
   std::shared_ptr<NcclDeviceResources> opened_;
+  std::vector<UniqueFunction<void()>> opening_callbacks_;
   std::vector<UniqueFunction<void()>> creation_callbacks_;
   std::list<Lane> lanes_;  // never shrinks
   bool watched_ = false;

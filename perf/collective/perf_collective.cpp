@@ -46,12 +46,14 @@ void add_many(Suite& suite, std::size_t times) {
 int main(int argc, char** argv) {
   [[maybe_unused]] bool cuda = false;
   [[maybe_unused]] bool gpu_required = false;
+  [[maybe_unused]] bool cold = false;
   [[maybe_unused]] std::size_t gpus = 0;
   [[maybe_unused]] std::string nccl_tests;
   const Options options = parse_options(
       argc, argv, "Measures the cost of collectives between host devices.", [&]([[maybe_unused]] CLI::App& app) {
 #ifdef COX_HAS_CUDA
         app.add_flag("--cuda", cuda, "measure between GPUs instead, compared with NCCL alone");
+        app.add_flag("--cold", cold, "with --cuda: measure the first all_reduce of a process, each in a new one");
         app.add_option("--gpus", gpus, "with --cuda: number of GPUs (default: all)");
         app.add_option("--nccl-tests", nccl_tests,
                        "with --cuda: folder of the programs of nccl-tests, which are then measured as well");
@@ -61,7 +63,7 @@ int main(int argc, char** argv) {
 #ifdef COX_HAS_CUDA
   if (cuda)
     return with_gpu(options, gpu_required,
-                    [&](const Options& read) { return measure_cuda_collectives(read, {gpus, nccl_tests}); });
+                    [&](const Options& read) { return measure_cuda_collectives(read, {gpus, nccl_tests, cold}); });
 #endif
   Suite suite(options, "all_reduce");
   for (const std::size_t bytes : {std::size_t{1} << 10U, std::size_t{1} << 20U, std::size_t{64} << 20U})

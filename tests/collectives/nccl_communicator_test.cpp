@@ -71,6 +71,7 @@ class Bench {
                         .ordinals = {0, 1, 2},
                         .open =
                             [this] {
+                              while (hold_opening) std::this_thread::yield();
                               if (opening_fails) throw std::runtime_error("no device to be had");
                               return std::make_shared<Opened>(*this);
                             },
@@ -95,6 +96,17 @@ class Bench {
     auto is_made = made.get_future();
     if (!nccl->created([&] { made.set_value(); })) is_made.get();
     return nccl->broken() == nullptr;
+  }
+  /// Opens the devices, for operations that NCCL does not do.
+  bool open() {
+    std::promise<void> made;
+    auto is_made = made.get_future();
+    if (!nccl->devices_open([&] { made.set_value(); })) is_made.get();
+    return nccl->broken() == nullptr;
+  }
+  void hold_creation(bool held) {
+    const std::lock_guard lock(fake.mutex);
+    fake.hold_creation = held;
   }
 
   /// What a rank has launched.
@@ -158,6 +170,23 @@ class Bench {
       return false;
     }
   }
+  /// The same by kernels that are not NCCL's.
+  bool launch_kernel(Operation& of, std::size_t rank) {
+    try {
+      const NcclCommunicator::LaunchLock launching = nccl->begin_launch(rank);
+      REQUIRE(launching.opened != nullptr);
+      std::shared_ptr<NcclLaunch> launched = of.launched(rank);
+      nccl->add(nccl->lane(), rank, {&launched, 1}, completed_before[rank]);
+      return true;
+    } catch (...) {
+      of.parts[rank].error = std::current_exception();
+      nccl->abort(std::current_exception());
+      return false;
+    }
+  }
+  void launch_kernels(Operation& of) {
+    for (std::size_t rank = 0; rank < ranks; ++rank) static_cast<void>(launch_kernel(of, rank));
+  }
   void launch_all(Operation& of, std::size_t requests = 1) {
     for (std::size_t rank = 0; rank < ranks; ++rank) static_cast<void>(launch(of, rank, requests));
   }
@@ -191,6 +220,7 @@ class Bench {
   std::atomic<int> opened{0};
   std::atomic<int> given_up{0};
   bool opening_fails = false;
+  std::atomic<bool> hold_opening{false};
   std::array<std::uint64_t, ranks> completed_before{};  // what the ranks know of their parts
   std::mutex begun;                                     // while operations are added, and ended by who gives up
   std::vector<std::unique_ptr<Operation>> operations;
@@ -607,4 +637,132 @@ TEST_CASE("L10 L12: NCCL that does not come back from making a communicator is g
   CHECK(bench.live() == 0);
   CHECK(bench.count(Kind::Create) == 1);
   CHECK(bench.count(Kind::Abort) == ranks);
+}
+
+TEST_CASE("NCCL is not called before an operation needs it") {
+  Bench bench;
+  REQUIRE(bench.open());
+  CHECK(bench.open());
+  CHECK(bench.opened == 1);
+  CHECK_FALSE(bench.nccl->created());
+  auto& before = bench.begin();
+  bench.launch_kernels(before);
+  if (GENERATE(false, true)) {
+    REQUIRE(bench.create());
+    CHECK(bench.opened == 1);
+    CHECK(bench.count(Kind::Create) == 1);
+    auto& by_nccl = bench.begin();
+    bench.launch_all(by_nccl);
+    auto& after = bench.begin();
+    bench.launch_kernels(after);
+  }
+  bench.nccl->close();
+  CHECK_FALSE(bench.nccl->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));
+  bench.end_all();
+  REQUIRE(bench.wait_until_destroyed());
+  for (const auto& operation : bench.operations) {
+    CHECK(operation->ended(1));
+    for (const auto& part : operation->parts) CHECK(part.failure_count == 0);
+  }
+  CHECK(bench.live() == 0);
+  CHECK(bench.opened == 0);
+  CHECK(bench.misuse().empty());
+  CHECK_THROWS(bench.nccl->begin_launch(0));
+  const std::lock_guard lock(bench.fake.mutex);
+  if (bench.operations.size() == 1) CHECK(bench.fake.calls.empty());
+}
+
+TEST_CASE("NCCL's communicators that are asked for while the devices are opened are made right after") {
+  Bench bench;
+  bench.hold_opening = true;
+  std::atomic<int> told{0};
+  CHECK_FALSE(bench.nccl->devices_open([&] { ++told; }));
+  CHECK_FALSE(bench.nccl->created([&] { ++told; }));
+  const auto end = GENERATE(as<std::string>(), "", "close", "abort", "fail");
+  if (end == "fail") bench.opening_fails = true;
+  if (end == "close") bench.nccl->close();
+  if (end == "abort") bench.nccl->abort(std::make_exception_ptr(std::runtime_error("changed my mind")));
+  bench.hold_opening = false;
+  REQUIRE(becomes_true([&] { return told == 2; }));
+  CHECK(bench.nccl->devices_open());
+  CHECK(bench.nccl->created());
+  CHECK((bench.nccl->broken() == nullptr) == end.empty());
+  bench.nccl->close();
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(bench.count(Kind::Create) == (end.empty() ? 1 : 0));
+  CHECK(bench.opened == 0);
+  CHECK(bench.misuse().empty());
+}
+
+TEST_CASE("What is in flight when NCCL fails to make its communicators ends as if nothing had happened") {
+  Bench bench;
+  REQUIRE(bench.open());
+  auto& operation = bench.begin();
+  bench.launch_kernels(operation);
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.calls_until_failure = GENERATE(0, 3);
+  }
+  CHECK_FALSE(bench.create());
+  CHECK_THROWS(bench.nccl->begin_launch(0));
+  CHECK_FALSE(bench.nccl->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));
+  CHECK(bench.opened == 1);
+  Bench::end(operation);
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(operation.ended(1));
+  for (const auto& part : operation.parts) CHECK(part.failure_count == 0);
+  CHECK(bench.live() == 0);
+  CHECK(bench.opened == 0);
+  CHECK(bench.misuse().empty());
+}
+
+TEST_CASE("T8: what is in flight while NCCL makes its communicators is told and ended at once when it is given up") {
+  Bench bench(100ms);
+  REQUIRE(bench.open());
+  bench.hold_creation(true);
+  std::atomic<bool> told{false};
+  CHECK_FALSE(bench.nccl->created([&] { told = true; }));
+  REQUIRE(becomes_true([&] { return bench.quiet.use_count() > 1; }));
+  auto& operation = bench.begin();
+  bench.launch_kernels(operation);
+  if (GENERATE(false, true)) {
+    operation.parts[0].before->reach();  // it is overdue before NCCL is
+    REQUIRE(becomes_true([&] { return bench.nccl->broken() != nullptr; }));
+    CHECK(kind_of(bench.nccl->broken()) == CollectiveError::Kind::Timeout);
+  } else {
+    bench.nccl->abort(std::make_exception_ptr(std::runtime_error("a rank has failed")));
+  }
+  REQUIRE(becomes_true([&] { return told && bench.given_up >= 1; }));
+  for (const auto& part : operation.parts) {
+    CHECK(part.failure_count == 1);
+    CHECK(part.end->reached());
+  }
+  CHECK(bench.quiet.use_count() == 1);  // others go on
+  CHECK(bench.opened == 1);
+  CHECK_FALSE(bench.nccl->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));
+  bench.hold_creation(false);
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(operation.ended(0));
+  CHECK(bench.count(Kind::Abort) == ranks);
+  CHECK(bench.live() == 0);
+  CHECK(bench.opened == 0);
+  CHECK(bench.misuse().empty());
+}
+
+TEST_CASE(
+    "L10 L12: NCCL that does not come back from making communicators of open devices does not keep a device open") {
+  Bench bench(1000ms);
+  REQUIRE(bench.open());
+  bench.hold_creation(true);
+  REQUIRE_FALSE(bench.nccl->created([] {}));
+  REQUIRE(becomes_true([&] { return bench.quiet.use_count() > 1; }));
+  auto& operation = bench.begin();
+  bench.launch_kernels(operation);  // no rank's device comes to it
+  CHECK_FALSE(bench.nccl->check_deadlines(std::chrono::steady_clock::now() + 61s).has_value());
+  CHECK_THAT(text_of(bench.nccl->broken()), ContainsSubstring("NCCL has not created the communicator"));
+  for (const auto& part : operation.parts) CHECK(part.failure_count == 1);
+  CHECK(bench.wait_until_destroyed());
+  bench.hold_creation(false);
+  REQUIRE(becomes_true([&] { return bench.opened == 0; }));
+  CHECK(bench.live() == 0);
 }

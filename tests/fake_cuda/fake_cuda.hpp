@@ -37,6 +37,7 @@ struct FakeCuda {
   int calls = 0;                              ///< of those that can fail
   const char* failed = nullptr;               ///< the function that has, since that was set
   int refusal = 0;                            ///< CUresult of launches by themselves; 0: they succeed
+  bool rejects_fatbins = false;               ///< they have no code for the devices
   int launches = 0;                           ///< of kernels, each by itself
   std::vector<int> attributes;                ///< that those had: CUlaunchAttributeID
   int graph_launches = 0;

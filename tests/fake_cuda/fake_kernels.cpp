@@ -2,6 +2,9 @@
 #include <coxswain/tests/fake_cuda/fake_driver.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
 using namespace cox::test;
@@ -41,8 +44,13 @@ FakeWork cox::test::work_of(const CUgraphNode_st& node) {
 extern "C" {
 
 // A library has every kernel that the test knows.
-CUresult cuLibraryLoadData(CUlibrary* library, const void*, CUjit_option*, void**, unsigned, CUlibraryOption*, void**,
-                           unsigned) {
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*,
+                           void**, unsigned) {
+  constexpr std::array fatbin{std::byte{0x50}, std::byte{0xed}, std::byte{0x55}, std::byte{0xba}};
+  if (code != nullptr && std::memcmp(code, fatbin.data(), fatbin.size()) == 0) {
+    const auto lock = lock_fake();
+    if (fake_state().rejects_fatbins) return CUDA_ERROR_NO_BINARY_FOR_GPU;
+  }
   static int any = 0;
   *library = reinterpret_cast<CUlibrary>(&any);
   return CUDA_SUCCESS;

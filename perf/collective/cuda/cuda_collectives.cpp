@@ -1,6 +1,7 @@
 #include <coxswain/perf/collective/cuda/cuda_collectives.hpp>
 
 #include <coxswain/collectives/nccl/nccl.hpp>
+#include <coxswain/perf/collective/cuda/cold_start.hpp>
 #include <coxswain/perf/collective/cuda/gpu_ranks.hpp>
 #include <coxswain/perf/collective/thread_team.hpp>
 #include <coxswain/perf/cuda/raw_nccl.hpp>
@@ -361,6 +362,7 @@ int measure_cuda_collectives(Options options, const CudaCollectives& measured) {
     std::fprintf(stderr, "nothing is measured: %s\n", detail::find_nccl().error.c_str());
     return 0;
   }
+  if (measured.cold) return measure_cold_starts(std::move(options), ranks);
   const bool quick = options.quick;
   options.own_arguments = {"--cuda", "--gpus", std::to_string(ranks)};
   Suite suite(std::move(options), "coxswain");

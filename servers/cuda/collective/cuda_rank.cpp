@@ -177,26 +177,29 @@ std::size_t CudaRank::prepare() {
   return prepared;
 }
 
-// The algorithm for the operations, the same on all ranks. std::nullopt while NCCL's communicator is being created or
-// the kernels are being compiled.
+// The algorithm for the operations, the same on all ranks. std::nullopt while what it needs is being made: the devices
+// are opened, and the kernels compiled, for our own kernels, or NCCL creates its communicator.
 std::optional<CollectiveAlgorithm> CudaRank::choose_algorithm(const CollectiveRequests& requests) {
-  if (!nccl_communicator_->created() && !nccl_communicator_->created(make_retry())) return std::nullopt;
   // Kernels in peer memory access the memory of all ranks, which must belong to this process.
   const CollectiveAlgorithm algorithm =
       shared() ? CollectiveAlgorithm::Nccl : PeerKernels::algorithm_of(requests, world_size());
-  if (algorithm == CollectiveAlgorithm::Nccl) return algorithm;
-  bool usable = true;
-  for (const CollectiveRequest& request : requests) {
-    const std::optional<bool> has = has_code(request);
-    if (!has) return std::nullopt;
-    usable = usable && *has;
+  if (algorithm != CollectiveAlgorithm::Nccl) {
+    if (!nccl_communicator_->devices_open() && !nccl_communicator_->devices_open(make_retry())) return std::nullopt;
+    bool usable = true;
+    for (const CollectiveRequest& request : requests) {
+      const std::optional<bool> has = has_code(request);
+      if (!has) return std::nullopt;
+      usable = usable && *has;
+    }
+    if (usable) return algorithm;
   }
-  return usable ? algorithm : CollectiveAlgorithm::Nccl;
+  if (!nccl_communicator_->created() && !nccl_communicator_->created(make_retry())) return std::nullopt;
+  return CollectiveAlgorithm::Nccl;
 }
 
 // Whether there are usable kernels for the request; std::nullopt while they are being compiled.
 std::optional<bool> CudaRank::has_code(const CollectiveRequest& request) {
-  const PeerKernels::Code code = PeerKernels::code_of(request);
+  const PeerKernelCode code = PeerKernels::code_of(request);
   if (const auto known = has_code_.find(code); known != has_code_.end()) return known->second;
   const auto devices = std::static_pointer_cast<CudaNcclResources>(nccl_communicator_->opened());  // null: it is broken
   PeerKernels* const peers = devices != nullptr ? devices->peer_kernels() : nullptr;

@@ -139,7 +139,7 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   const std::uint64_t begin_;                     // operation n completes at begin_ + n
   alignas(64) std::uint64_t last_;                // this and the rest: not read by other threads
   std::array<std::uint32_t, 3> kernel_counts_{};  // by CollectiveAlgorithm
-  std::map<PeerKernels::Code, bool> has_code_;    // whether PeerKernels has usable kernels, where known
+  std::map<PeerKernelCode, bool> has_code_;       // whether PeerKernels has usable kernels, where known
   CollectiveSubmissions unsubmitted_;             // in order
   bool retry_pending_ = false;                    // a callback of make_retry() will continue the submission
   bool held_up_ = false;                          // a submission was deferred since the queue was last empty

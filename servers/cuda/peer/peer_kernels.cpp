@@ -2,12 +2,14 @@
 
 #include <coxswain/collectives/nccl/nccl_types.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/compile/compile.hpp>
 #include <coxswain/servers/cuda/compile/kernel_cache.hpp>
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>
+#include <coxswain/servers/cuda/peer/embedded_kernels.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
 #include <algorithm>
@@ -138,6 +140,23 @@ void launch_kernel(const PeerKernels::Launch& launch, CUfunction function, unsig
           .parameter_begins = begins});
 }
 
+ComputeCapability capability_of(const CudaContext& context) {
+  return {context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+          context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)};
+}
+
+/// Whether this is the failure to load an image that the driver does not accept.
+bool is_rejected(const std::exception_ptr& failure) {
+  if (failure == nullptr) return false;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const LaunchError& error) {
+    return error.kind() == LaunchError::Kind::Compilation;
+  } catch (...) {
+    return false;
+  }
+}
+
 bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& contexts) {
   for (const auto& from : contexts)
     for (const auto& to : contexts) {
@@ -171,9 +190,9 @@ CollectiveAlgorithm PeerKernels::algorithm_of(const CollectiveRequests& requests
   return std::ranges::any_of(requests, is_needed) ? CollectiveAlgorithm::TwoShots : CollectiveAlgorithm::Nccl;
 }
 
-PeerKernels::Code PeerKernels::code_of(const CollectiveRequest& request) noexcept {
-  if (!facts_of(request.operation).reduces) return {ElementType::U8, ReduceOperation::Sum};
-  return {request.element_type, request.reduce_operation};
+PeerKernelCode PeerKernels::code_of(const CollectiveRequest& request) noexcept {
+  if (!facts_of(request.operation).reduces) return {};
+  return {.reduces = true, .type = request.element_type, .operation = request.reduce_operation};
 }
 
 std::shared_ptr<PeerKernels> PeerKernels::make(const CommunicationId& devices,
@@ -241,21 +260,20 @@ void PeerKernels::prepare(const CollectiveRequest& request, const std::function<
   } const done{*this, lock};
   lock.unlock();
   auto made = std::make_unique<Kernels>();
+  const PeerKernelCode code = code_of(request);
+  const std::string source = peer_kernels_source(code, ranks_.size());
   std::exception_ptr failure;
-  std::vector<std::vector<std::byte>> images;
-  try {
-    images = compile(request);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  if (failure == nullptr) {
-    const std::shared_ptr<void> held = quiesce();
+  std::vector<Image> images = embedded_images(source);
+  const bool is_embedded = !images.empty();
+  if (is_embedded) failure = load(*made, code, images, quiesce);
+  if (!is_embedded || is_rejected(failure)) {
     try {
-      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) load(*made, code_of(request), images[rank], rank);
-      made->usable = true;
+      images = compile(source);
+      failure = nullptr;
     } catch (...) {
       failure = std::current_exception();
     }
+    if (failure == nullptr) failure = load(*made, code, images, quiesce);
   }
   if (failure != nullptr)
     log::write(LogSubsystem::Collectives, LogLevel::Warn,
@@ -265,19 +283,25 @@ void PeerKernels::prepare(const CollectiveRequest& request, const std::function<
   kernels_[index_of(request)].store(kept_.back().get(), std::memory_order_release);
 }
 
-std::vector<std::vector<std::byte>> PeerKernels::compile(const CollectiveRequest& request) const {
-  const auto [type, operation] = code_of(request);
-  const KernelSource source{
-      .text = peer_kernels_source(type, operation, ranks_.size()), .name_expression = {}, .headers = {}, .options = {}};
-  std::map<std::string, std::vector<std::byte>> by_architecture;
-  std::vector<std::vector<std::byte>> images;
+std::vector<PeerKernels::Image> PeerKernels::embedded_images(const std::string& source) const {
+  const EmbeddedKernels& embedded = EmbeddedKernels::of_peers();
+  const std::span<const std::byte> image = embedded.find(source);
+  if (image.empty()) return {};
+  for (const auto& context : contexts_)
+    if (!embedded.run_on(capability_of(*context), driver().version)) return {};
+  return std::vector<Image>(contexts_.size(), Image(image.begin(), image.end()));
+}
+
+std::vector<PeerKernels::Image> PeerKernels::compile(const std::string& source) const {
+  const KernelSource to_compile{.text = source, .name_expression = {}, .headers = {}, .options = {}};
+  std::map<std::string, Image> by_architecture;
+  std::vector<Image> images;
   for (const auto& context : contexts_) {
-    const std::string architecture =
-        architecture_name(context->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-                          context->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+    const ComputeCapability device = capability_of(*context);
+    const std::string architecture = architecture_name(device.major, device.minor);
     const auto [image, is_new] = by_architecture.try_emplace(architecture);
     if (is_new)
-      image->second = compile_cached(nvrtc(), source, architecture, key_of(nvrtc(), source, architecture),
+      image->second = compile_cached(nvrtc(), to_compile, architecture, key_of(nvrtc(), to_compile, architecture),
                                      KernelCache::of_process())
                           .image;
     images.push_back(image->second);
@@ -285,7 +309,20 @@ std::vector<std::vector<std::byte>> PeerKernels::compile(const CollectiveRequest
   return images;
 }
 
-void PeerKernels::load(Kernels& into, Code code, std::span<const std::byte> image, std::size_t rank) const {
+std::exception_ptr PeerKernels::load(Kernels& into, const PeerKernelCode& code, const std::vector<Image>& images,
+                                     const std::function<std::shared_ptr<void>()>& quiesce) const {
+  const std::shared_ptr<void> held = quiesce();
+  try {
+    into = {};
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) load(into, code, images[rank], rank);
+    into.usable = true;
+    return nullptr;
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+void PeerKernels::load(Kernels& into, const PeerKernelCode& code, const Image& image, std::size_t rank) const {
   const DeviceId device = devices_[rank];
   const auto add = [&](std::vector<CUfunction>& functions, std::string name) {
     into.kept.push_back(CudaKernel::from_image(std::move(name), CubeDim::of_1d(peer_kernel_threads), image));
@@ -293,13 +330,16 @@ void PeerKernels::load(Kernels& into, Code code, std::span<const std::byte> imag
     functions.push_back(
         into.kept.back().require_loaded({device, StreamId::current()}, std::source_location::current()).function);
   };
-  const auto named = [&](std::string_view kernel) { return peer_kernel_name(kernel, code.first, code.second); };
+  if (!code.reduces) {
+    add(into.all_gathers, "cox_all_gather");
+    add(into.broadcasts, "cox_broadcast");
+    return;
+  }
+  const auto named = [&](std::string_view kernel) { return peer_kernel_name(kernel, code.type, code.operation); };
   add(into.one_shots, named("cox_one_shot"));
   add(into.two_shots, named("cox_two_shot"));
   add(into.two_shot_groups, named("cox_two_shot_group"));
   add(into.reduce_scatters, named("cox_reduce_scatter"));
-  add(into.all_gathers, "cox_all_gather");
-  add(into.broadcasts, "cox_broadcast");
 }
 
 // `data`: the kernel's first argument.

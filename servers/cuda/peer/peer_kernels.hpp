@@ -10,6 +10,7 @@
 #include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/memory/cuda_storage.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
 #include <array>
@@ -17,11 +18,12 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <utility>
+#include <string>
 #include <vector>
 
 namespace cox::detail {
@@ -49,10 +51,7 @@ class PeerKernels {
   [[nodiscard]] static CollectiveAlgorithm algorithm_of(const CollectiveRequests& requests,
                                                         std::size_t world_size) noexcept;
 
-  /// The element type and the reduction that kernels are compiled for. All operations that do not reduce have the same
-  /// code, whatever their type.
-  using Code = std::pair<ElementType, ReduceOperation>;
-  [[nodiscard]] static Code code_of(const CollectiveRequest& request) noexcept;
+  [[nodiscard]] static PeerKernelCode code_of(const CollectiveRequest& request) noexcept;
 
   /// Allocates memory on all devices, whose contexts are open, and makes it accessible to the others. Returns null if
   /// they have no access to each other's memory, or there is not enough memory. Throws CudaError, std::bad_alloc.
@@ -66,8 +65,9 @@ class PeerKernels {
   /// Precondition: all launched kernels have completed.
   ~PeerKernels();
 
-  /// Compiles the kernels of such operations and loads them on all devices. The object that `quiesce` returns is held
-  /// while they are loaded, since loading may wait for running kernels. Blocks for all of that, the first time. While
+  /// Loads the kernels of such operations on all devices: those that were compiled when the library was built, if the
+  /// devices can run them, else those that NVRTC compiles now. The object that `quiesce` returns is held while they are
+  /// loaded, since loading may wait for running kernels. Blocks for all of that, the first time. While
   /// another call prepares other kernels, it also blocks for that, unless these kernels are prepared already. A failure
   /// to compile or load is logged, not thrown. Throws what `quiesce` throws, std::bad_alloc.
   void prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiesce);
@@ -106,7 +106,7 @@ class PeerKernels {
     std::vector<CUfunction> reduce_scatters;
     std::vector<CUfunction> all_gathers;
     std::vector<CUfunction> broadcasts;
-    bool usable = false;  // all kernels were compiled and loaded
+    bool usable = false;  // all kernels were loaded
   };
   /// The memory of a rank, accessible to all ranks.
   struct Rank {
@@ -120,10 +120,18 @@ class PeerKernels {
     const CUdeviceptr base;
   };
 
-  /// The images by rank, each for the architecture of its device.
-  [[nodiscard]] std::vector<std::vector<std::byte>> compile(const CollectiveRequest& request) const;
-  /// Loads `image`, which was compiled for `code`, on the rank's device, and adds its functions to `into`.
-  void load(Kernels& into, Code code, std::span<const std::byte> image, std::size_t rank) const;
+  using Image = std::vector<std::byte>;
+  /// The image that nvcc compiled when the library was built, for each rank; empty if there is none that all devices
+  /// can run.
+  [[nodiscard]] std::vector<Image> embedded_images(const std::string& source) const;
+  /// The images that NVRTC compiles by rank, each for the architecture of its device. Throws LaunchError.
+  [[nodiscard]] std::vector<Image> compile(const std::string& source) const;
+  /// Loads the images on the devices of their ranks while it holds what `quiesce` returns. Replaces the functions of
+  /// `into`, which is usable if the call returns null; otherwise it returns the failure. Throws what `quiesce` throws.
+  [[nodiscard]] std::exception_ptr load(Kernels& into, const PeerKernelCode& code, const std::vector<Image>& images,
+                                        const std::function<std::shared_ptr<void>()>& quiesce) const;
+  /// Loads the image on the rank's device, and adds its functions to `into`. Throws LaunchError, CudaError.
+  void load(Kernels& into, const PeerKernelCode& code, const Image& image, std::size_t rank) const;
   void launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, const Count& count,
                     const Launch& launch) const;
   void launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
@@ -134,9 +142,11 @@ class PeerKernels {
   void launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, const Count& count,
                      const Launch& launch) const;
   [[nodiscard]] Peers all_at(std::size_t offset) const noexcept;
+  static constexpr std::size_t reductions = reduce_operation_names.size() * element_types.size();
   [[nodiscard]] static std::size_t index_of(const CollectiveRequest& request) noexcept {
-    const auto [type, operation] = code_of(request);
-    return static_cast<std::size_t>(operation) * element_types.size() + static_cast<std::size_t>(type);
+    const PeerKernelCode code = code_of(request);
+    if (!code.reduces) return reductions;
+    return static_cast<std::size_t>(code.operation) * element_types.size() + static_cast<std::size_t>(code.type);
   }
   [[nodiscard]] const Kernels* find(const CollectiveRequest& request) const noexcept {
     return kernels_[index_of(request)].load(std::memory_order_acquire);
@@ -150,9 +160,9 @@ class PeerKernels {
   std::condition_variable changed_;                   // preparing_ became false
   bool preparing_ = false;                            // guarded by mutex_: a call of prepare() compiles or loads
   std::vector<std::unique_ptr<const Kernels>> kept_;  // guarded by mutex_
-  // By operation and type. The release store in prepare() pairs with the acquire load in find(): a thread that sees the
-  // pointer sees the kernels.
-  std::array<std::atomic<const Kernels*>, reduce_operation_names.size() * element_types.size()> kernels_{};
+  // By operation and type, then those that do not reduce. The release store in prepare() pairs with the acquire load in
+  // find(): a thread that sees the pointer sees the kernels.
+  std::array<std::atomic<const Kernels*>, reductions + 1> kernels_{};
 };
 
 }  // namespace cox::detail

@@ -72,6 +72,7 @@ using u64 = unsigned long long;
 struct Peers { char* at[RANKS]; };
 struct Line { u32 data[2]; };
 
+#if REDUCES
 __device__ inline float half_to_float(unsigned short x) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x));
@@ -106,6 +107,7 @@ struct Quotient {
 __device__ inline Accumulator load_element(Element x) { return static_cast<Accumulator>(LOAD); }
 __device__ inline Element store_element(Accumulator x) { return static_cast<Element>(STORE); }
 __device__ inline Accumulator combine(Accumulator a, Accumulator b) { return COMBINE; }
+#endif
 
 // So many bytes, of which as many are there as the data has.
 template <int BYTES>
@@ -151,6 +153,7 @@ struct Unit {
   }
 };
 
+#if REDUCES
 template <int BYTES>
 struct Sum {
   Accumulator lane[Unit<BYTES>::lanes];
@@ -180,6 +183,7 @@ __device__ inline Unit<BYTES> sum_of(const Unit<BYTES> (&unit)[RANKS]) {
   for (u32 r = 1; r < RANKS; ++r) sum.next(unit[r]);
   return sum.result();
 }
+#endif
 
 // All earlier work on the stream has completed. Set by a thread that small data leaves idle: the others need not wait.
 struct Count {
@@ -205,6 +209,7 @@ __device__ inline void each_unit(u64 units, const Body& body) {
 }
 __device__ inline u64 units_in(u64 bytes) { return (bytes + 15) / 16; }
 
+#if REDUCES
 extern "C" __global__ void __launch_bounds__(THREADS)
 NAMED(cox_one_shot)(const char* in, char* out, u64 bytes, const __grid_constant__ Peers peers, u32 rank, u32 epoch,
                     u64 rank_stride, const volatile u32* given_up, const Count count) {
@@ -240,6 +245,7 @@ NAMED(cox_one_shot)(const char* in, char* out, u64 bytes, const __grid_constant_
     sum.result().store(out, bytes, i);
   }
 }
+#endif
 
 // Blocks of this number meet. False: given up.
 __device__ inline bool meet(const Peers& flags, u32 rank, u32 stage, u32 epoch, Patience& patience) {
@@ -259,6 +265,7 @@ __device__ inline bool meet(const Peers& flags, u32 rank, u32 stage, u32 epoch, 
   return __syncthreads_and(met);
 }
 
+#if REDUCES
 // The data of one operation.
 struct Whole {
   const char* in;
@@ -351,9 +358,20 @@ NAMED(cox_two_shot)(const __grid_constant__ Whole data, const __grid_constant__ 
   two_shot(data, flags, inputs, results, rank, epoch, given_up);
 }
 
+extern "C" __global__ void __launch_bounds__(THREADS)
+NAMED(cox_two_shot_group)(const __grid_constant__ Pieces data, const __grid_constant__ Peers flags,
+                          const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank,
+                          u32 epoch, const volatile u32* given_up, const Count count) {
+  count.set();
+  two_shot(data, flags, inputs, results, rank, epoch, given_up);
+}
+
+#endif
+
 // Where there is a block of `bytes` from each rank, or for each. They meet once when all have written, and once when all
 // have read.
 
+#if REDUCES
 extern "C" __global__ void __launch_bounds__(THREADS)
 NAMED(cox_reduce_scatter)(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
                           const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up,
@@ -380,7 +398,7 @@ NAMED(cox_reduce_scatter)(const char* in, char* out, u64 bytes, const __grid_con
   });
   meet(flags, rank, 1, epoch, patience);
 }
-
+#else
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_all_gather(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
                const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up,
@@ -432,14 +450,7 @@ cox_broadcast(const char* in, char* out, u64 bytes, const __grid_constant__ Peer
     });
   meet(flags, rank, 1, epoch, patience);
 }
-
-extern "C" __global__ void __launch_bounds__(THREADS)
-NAMED(cox_two_shot_group)(const __grid_constant__ Pieces data, const __grid_constant__ Peers flags,
-                          const __grid_constant__ Peers inputs, const __grid_constant__ Peers results, u32 rank,
-                          u32 epoch, const volatile u32* given_up, const Count count) {
-  count.set();
-  two_shot(data, flags, inputs, results, rank, epoch, given_up);
-}
+#endif
 )cuda";
 
 }  // namespace
@@ -454,35 +465,38 @@ std::string peer_kernel_name(std::string_view kernel, ElementType type, ReduceOp
   return name;
 }
 
-std::string peer_kernels_source(ElementType type, ReduceOperation operation, std::size_t ranks) {
+std::string peer_kernels_source(const PeerKernelCode& code, std::size_t ranks) {
   std::string source;
-  for (const CodeOfType& code : codes_of_types) {
-    if (code.type != type) continue;
-    const auto define = [&](std::string_view name, std::string_view text) {
-      source += "#define ";
-      source += name;
-      source += ' ';
-      source += text;
-      source += '\n';
-    };
-    source = "using Element = " + std::string(code.element) + ";\nstruct Quotient;\nusing Accumulator = " +
-             std::string(operation == ReduceOperation::Mean ? code.exact : code.accumulator) + ";\n";
-    define("RANKS", std::to_string(ranks));
-    define("THREADS", std::to_string(peer_kernel_threads));
-    define("BLOCKS", std::to_string(peer_kernel_blocks));
-    define("PIECES", std::to_string(peer_kernel_pieces));
-    define("NAMED(kernel)", peer_kernel_name("kernel##", type, operation));
-    const bool mean = operation == ReduceOperation::Mean;
-    const bool quotient = mean && code.exact == by_quotient;
+  const auto define = [&](std::string_view name, std::string_view text) {
+    source += "#define ";
+    source += name;
+    source += ' ';
+    source += text;
+    source += '\n';
+  };
+  define("RANKS", std::to_string(ranks));
+  define("THREADS", std::to_string(peer_kernel_threads));
+  define("BLOCKS", std::to_string(peer_kernel_blocks));
+  define("PIECES", std::to_string(peer_kernel_pieces));
+  define("REDUCES", code.reduces ? "1" : "0");
+  if (!code.reduces) return source + "using Element = unsigned char;\n" + std::string(common);
+  for (const CodeOfType& of_type : codes_of_types) {
+    if (of_type.type != code.type) continue;
+    const bool mean = code.operation == ReduceOperation::Mean;
+    const bool quotient = mean && of_type.exact == by_quotient;
+    source += "using Element = " + std::string(of_type.element) +
+              ";\nstruct Quotient;\nusing Accumulator = " + std::string(mean ? of_type.exact : of_type.accumulator) +
+              ";\n";
+    define("NAMED(kernel)", peer_kernel_name("kernel##", code.type, code.operation));
     define("LOAD", quotient ? "Quotient{static_cast<Element>(x / RANKS), static_cast<int>(x % RANKS)}"
-                            : "(" + std::string(code.load) + ")");
-    define("STORE", quotient ? "x.mean()" : "(" + std::string(code.store) + ")");
-    define("COMBINE",
-           quotient ? "Quotient{a.whole + b.whole, a.rest + b.rest}" : "(" + std::string(code_of(operation)) + ")");
+                            : "(" + std::string(of_type.load) + ")");
+    define("STORE", quotient ? "x.mean()" : "(" + std::string(of_type.store) + ")");
+    define("COMBINE", quotient ? "Quotient{a.whole + b.whole, a.rest + b.rest}"
+                               : "(" + std::string(code_of(code.operation)) + ")");
     define("DIVIDE", mean && !quotient ? "/ static_cast<Accumulator>(RANKS)" : "");
-    source += common;
+    return source + std::string(common);
   }
-  return source;
+  return {};
 }
 
 }  // namespace cox::detail

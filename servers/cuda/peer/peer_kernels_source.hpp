@@ -3,6 +3,7 @@
 #include <coxswain/runtime/communication/reduce_operation.hpp>
 #include <coxswain/runtime/tensor/element_type.hpp>
 
+#include <compare>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -26,9 +27,19 @@ inline constexpr unsigned peer_kernel_pieces = 128;
 [[nodiscard]] bool has_peer_kernels(ElementType type) noexcept;
 /// The name of a kernel that reduces, as profilers show it: cox_one_shot_f32_sum.
 [[nodiscard]] std::string peer_kernel_name(std::string_view kernel, ElementType type, ReduceOperation operation);
-/// CUDA C++ source of the kernels. cox_one_shot, cox_two_shot, cox_two_shot_group and cox_reduce_scatter reduce
-/// elements of `type` over `ranks` GPUs; their full names are those of peer_kernel_name(). cox_all_gather and
-/// cox_broadcast have no type. The source includes no headers.
-[[nodiscard]] std::string peer_kernels_source(ElementType type, ReduceOperation operation, std::size_t ranks);
+/// The operations that the kernels of one source do: the reductions of a type by an operation, or all operations that
+/// do not reduce (all_gather, broadcast), which have the same code for every type.
+struct PeerKernelCode {
+  bool reduces = false;
+  ElementType type = ElementType::U8;  ///< as the next: only if it reduces
+  ReduceOperation operation = ReduceOperation::Sum;
+
+  /// Some total order, for maps.
+  friend constexpr auto operator<=>(const PeerKernelCode&, const PeerKernelCode&) = default;
+};
+/// CUDA C++ source of the kernels for `ranks` GPUs: cox_one_shot, cox_two_shot, cox_two_shot_group and
+/// cox_reduce_scatter, whose full names are those of peer_kernel_name(), if the code reduces; else cox_all_gather and
+/// cox_broadcast. The source includes no headers. Empty if has_peer_kernels() is false for the type.
+[[nodiscard]] std::string peer_kernels_source(const PeerKernelCode& code, std::size_t ranks);
 
 }  // namespace cox::detail

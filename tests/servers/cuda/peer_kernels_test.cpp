@@ -3,12 +3,17 @@
 // is shown by cuda_collectives_test.cpp.
 
 #include <coxswain/tests/servers/cuda/collective_values.hpp>
+#include <coxswain/tests/servers/cuda/compiler.hpp>
 #include <coxswain/tests/servers/cuda/open_cuda.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/servers/cuda/compile/compile.hpp>
+#include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
 #include <coxswain/servers/cuda/driver/driver_object.hpp>
+#include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
+#include <coxswain/servers/cuda/peer/embedded_kernels.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
@@ -18,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <thread>
 #include <vector>
@@ -323,5 +329,47 @@ TEST_CASE("A kernel whose other ranks do not come ends when it is given up, on o
     gpu.launch(0, parts[0]);
     gpu.abort();
     CHECK(gpu.wait());
+  }
+}
+
+TEST_CASE("What was compiled with the library has the kernels, the parameters and the memory that NVRTC gives them",
+          "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  const OpenCuda gpu;
+  const EmbeddedKernels& embedded = EmbeddedKernels::of_peers();
+  const auto context = CudaContext::open(0);
+  const ComputeCapability device{context->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                                 context->attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)};
+  if (!embedded.run_on(device, driver().version)) {
+    WARN("skipped: needs kernels that were compiled with the library, for this GPU");
+    return;
+  }
+  const Nvrtc* const nvrtc = compiler();
+  if (nvrtc == nullptr) return;
+  const auto loaded = [&](const CudaKernel& kernel) -> const LoadedKernel& {
+    kernel.prepare(gpu.device());
+    return kernel.require_loaded({gpu.device(), StreamId::current()}, std::source_location::current());
+  };
+  for (const PeerKernelCode& code : {PeerKernelCode{}, PeerKernelCode{true, ElementType::F32, ReduceOperation::Sum},
+                                     PeerKernelCode{true, ElementType::BF16, ReduceOperation::Mean}}) {
+    const std::string source = peer_kernels_source(code, 2);
+    const auto image = embedded.find(source);
+    REQUIRE_FALSE(image.empty());
+    const std::vector<std::byte> compiled =
+        compile(*nvrtc, {source, {}, {}, {}}, architecture_name(device.major, device.minor)).image;
+    std::vector<std::string> names{"cox_all_gather", "cox_broadcast"};
+    if (code.reduces) {
+      names = {"cox_one_shot", "cox_two_shot", "cox_two_shot_group", "cox_reduce_scatter"};
+      for (std::string& name : names) name = peer_kernel_name(name, code.type, code.operation);
+    }
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      const CudaKernel ours = CudaKernel::from_image(name, CubeDim::of_1d(peer_kernel_threads), image);
+      const CudaKernel theirs = CudaKernel::from_image(name, CubeDim::of_1d(peer_kernel_threads), compiled);
+      CHECK(loaded(ours).parameter_sizes == loaded(theirs).parameter_sizes);
+      CHECK(loaded(ours).static_shared_memory == loaded(theirs).static_shared_memory);
+      CHECK(loaded(ours).local_memory == loaded(theirs).local_memory);
+      CHECK(loaded(ours).max_threads_per_block >= peer_kernel_threads);
+    }
   }
 }
