@@ -95,3 +95,14 @@ TEMPLATE_TEST_CASE("T1: what an operation of a new kind needs holds nobody up wh
     CHECK(read_soon<std::uint64_t>(client, wide[rank]) == std::vector<std::uint64_t>(100, 3));
   });
 }
+
+TEMPLATE_TEST_CASE("T1: NCCL holds nobody up that creates its communicators while a collective is half begun", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  HeldPair<TestType> pair;
+  pair.ask();
+  pair.fleet.for_each([&](std::size_t, auto& client) { client.barrier(pair.fleet.devices()); });  // NCCL's on GPUs
+  for (int i = 0; i < 3; ++i) pair.check_other_stream();
+  pair.finish();
+  pair.fleet.for_each([](std::size_t, auto& client) { settle(client); });
+}
