@@ -33,7 +33,7 @@ const std::vector<NodeMessage> one_of_each{
     NodeFinished{.keeps = true, .progresses = true, .holds_memory = true, .kept_bytes = 5},
     NodeSignal{.number = 15, .for_own = true},
     NodeHeartbeat{},
-    NodeRejected{.text = "no"},
+    NodeRejected{.text = "no", .may_retry = true},
     StartNode{.restart = 3,
               .first_process = 2,
               .processes = 9,

@@ -340,25 +340,30 @@ TEST_CASE("An agent with another token, or of another world, is refused, and the
                                             "world\n"));
 }
 
-TEST_CASE("A second agent of a node is refused, and so is one with another number of processes") {
+TEST_CASE("A second agent of a node waits until the first one is lost, and needs as many processes") {
   Nodes nodes({1, 1}, "[ $P = 1 ] && [ $COX_RESTART = 0 ] && { echo > $D/ready; exec sleep 1000; }; exit 0",
               {"--grace", "0ms"});
   nodes.start();
   nodes.await("0/ready");
-  const auto second = [&](const std::string& processes) {
-    Agent agent({"run", "--nodes", "2", "--node", "1", "--processes", processes, "--leader",
-                 "127.0.0.1:" + std::to_string(nodes.port()), "--", "true"},
-                {{"COX_WORLD_TOKEN", secret}});
-    CHECK(agent.end() == 2);
-    return agent.err();
+  const Words second{"run", "--nodes", "2", "--node", "1", "--leader", "127.0.0.1:" + std::to_string(nodes.port())};
+  const auto start = [&](Words options) {
+    options.insert(options.begin(), second.begin(), second.end());
+    options.insert(options.end(), {"--", "true"});
+    return std::make_unique<Agent>(options, EnvironmentChanges{{"COX_WORLD_TOKEN", secret}});
   };
-  CHECK_THAT(second("1"), ContainsSubstring(") has joined already: its agent has pid " +
-                                            std::to_string(nodes.agent(1).id()) + "\n"));
+  const std::string first = ") has joined already: its agent has pid " + std::to_string(nodes.agent(1).id());
+  const auto late = start({"--join-within", "100ms"});
+  CHECK(late->end() == 87);
+  CHECK_THAT(late->err(), ContainsSubstring(first + "; waits until it is lost, at most 100ms\n") &&
+                              ContainsSubstring(" cannot be reached within 100ms: node 1 (") && EndsWith(first + "\n"));
+  const auto other = start({"--processes", "2"});
+  CHECK(other->end() == 2);
+  CHECK_THAT(other->err(), ContainsSubstring(") had 1 processes before, and has 2 now\n"));
+  const auto next = start({});
+  next->wait_for(first);
   nodes.agent(1).send(SIGKILL);
-  nodes.agent(0).wait_for("waits for 1 of 2 nodes");
-  CHECK_THAT(second("2"), ContainsSubstring(") had 1 processes before, and has 2 now\n"));
-  nodes.start(1);
-  CHECK(nodes.codes() == ended_well);
+  CHECK(next->end() == 0);
+  CHECK(nodes.agent(0).end() == 0);
 }
 
 TEST_CASE("A connection that sends no message of an agent ends, and nothing else does") {

@@ -96,6 +96,14 @@ void HeadConnection::lose(const std::string& why) {
   if (link_) link_->close();
 }
 
+void HeadConnection::connect_again(const std::string& why) {
+  if (link_) link_->close();
+  link_.reset();
+  lost_.reset();
+  messages_.clear();
+  connect_later(why);
+}
+
 std::string HeadConnection::address() const { return detail::host_and_port(options_.host, options_.port); }
 
 std::string HeadConnection::leader(std::uint16_t port) const {
@@ -115,7 +123,7 @@ void HeadConnection::send_heartbeats() {
                 " (setting world.silence)");
   timer_.expires_after(heartbeat_);
   timer_.async_wait([this](const error_code& failed) {
-    if (!failed && !lost_) send_heartbeats();
+    if (!failed && is_connected()) send_heartbeats();
   });
 }
 

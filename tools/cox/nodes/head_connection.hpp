@@ -19,7 +19,7 @@
 namespace cox::tools {
 
 /// The connection of an agent to that of node 0 (the head). It is lost if it ends, or if the head is silent for longer
-/// than world.silence; it is not made again. One thread.
+/// than world.silence; it is not made again, unless that is requested. One thread.
 class HeadConnection {
  public:
   /// Begins to connect. While that fails it is tried again, since the head may be started later. `hello` is the first
@@ -44,6 +44,8 @@ class HeadConnection {
   void send(const NodeMessage& message);
   /// Closes the connection, for this reason.
   void lose(const std::string& why);
+  /// Closes the connection, and connects again later. `why`: see last_failure().
+  void connect_again(const std::string& why);
   /// "127.0.0.1:29400": as in the options.
   [[nodiscard]] std::string address() const;
   /// The value of COX_WORLD for a leader that listens on this port of the head's host.

@@ -83,6 +83,14 @@ std::optional<int> NodeAgent::require_head() {
 
 std::optional<int> NodeAgent::handle(const NodeMessage& message) {
   if (const auto* const rejected = std::get_if<NodeRejected>(&message)) {
+    if (rejected->may_retry) {
+      if (!std::exchange(waits_for_other_, true))
+        err_ << "cox run: " << rejected->text << "; waits until it is lost, at most "
+             << format_duration(options_.join_within) << "\n"
+             << std::flush;
+      head_.connect_again(rejected->text);
+      return std::nullopt;
+    }
     err_ << "cox run: the agent of node 0 at " << head_.address() << " refuses this one: " << rejected->text << "\n"
          << std::flush;
     return static_cast<int>(ExitCode::BadArguments);
@@ -96,8 +104,7 @@ std::optional<int> NodeAgent::handle(const NodeMessage& message) {
   } else if (const auto* const signal = std::get_if<SignalNode>(&message);
              signal != nullptr && signal->process < local_.count()) {
     if (signal->process < members_.size()) members_[signal->process].child->send(signal->number);
-  } else if (const auto* const finish_node = std::get_if<FinishNode>(&message);
-             finish_node != nullptr && has_run_ && !runs()) {
+  } else if (const auto* const finish_node = std::get_if<FinishNode>(&message); finish_node != nullptr && !runs()) {
     finish(*finish_node);
   } else if (std::holds_alternative<FailureNoted>(message)) {
     failure_is_noted_ = true;
@@ -165,8 +172,7 @@ void NodeAgent::finish(const FinishNode& request) {
   WorldKeepers& keepers = local_.keepers();
   NodeFinished finished;
   finished.keeps = keepers.was_used() || keepers.holds_memory();
-  finished.progresses = keepers.end_run();
-  has_run_ = false;
+  finished.progresses = std::exchange(has_run_, false) && keepers.end_run();
   if (request.gpu_memory_is_lost) keepers.drop_gpu_memory();
   finished.holds_memory = keepers.holds_memory();
   finished.kept_bytes = keepers.bytes();

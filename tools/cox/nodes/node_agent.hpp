@@ -65,6 +65,7 @@ class NodeAgent {
   std::size_t first_process_ = 0;
   bool has_run_ = false;
   bool failure_is_noted_ = false;
+  bool waits_for_other_ = false;  // another agent of this node is connected
 };
 
 }  // namespace cox::tools

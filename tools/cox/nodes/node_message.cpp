@@ -85,6 +85,7 @@ void code(Coder&, M&) {}
 template <class Coder, Is<NodeRejected> M>
 void code(Coder& coder, M& message) {
   coder.text(message.text, max_text);
+  code_flag(coder, message.may_retry);
 }
 template <class Coder, Is<StartNode> M>
 void code(Coder& coder, M& message) {

@@ -95,6 +95,7 @@ struct NodeHeartbeat {
 /// The head refuses the agent; it closes the connection.
 struct NodeRejected {
   std::string text = {};
+  bool may_retry = false;  ///< another agent of the node is there, which may be lost without being noticed yet
 
   friend bool operator==(const NodeRejected&, const NodeRejected&) = default;
 };

@@ -277,7 +277,6 @@ std::string RemoteNodes::objection_to(const NodeHello& hello) const {
     return hello.node == 0 ? "it is node 0, too" : "there is no node " + std::to_string(hello.node);
   if (hello.processes == 0 || hello.host.empty()) return "it has no processes, or no host name";
   const Node& node = nodes_[hello.node - 1U];
-  if (node.link) return name(node) + " has joined already: its agent has pid " + std::to_string(node.pid);
   if (node.processes != 0 && node.processes != hello.processes)
     return name(node) + " had " + std::to_string(node.processes) + " processes before, and has " +
            std::to_string(hello.processes) + " now";
@@ -298,6 +297,11 @@ void RemoteNodes::receive_hello(const Link& link, NodeMessage message) {
     return link->close();
   }
   Node& node = nodes_[hello->node - 1U];
+  if (node.link) {
+    link->send(NodeRejected{.text = name(node) + " has joined already: its agent has pid " + std::to_string(node.pid),
+                            .may_retry = true});
+    return link->close();
+  }
   node.link = link;
   node.host = printable(hello->host);
   node.pid = hello->pid;
