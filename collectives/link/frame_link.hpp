@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/collectives/leader/world_message.hpp>
+#include <coxswain/collectives/leader/message_coder.hpp>
 #include <coxswain/collectives/link/send_queue.hpp>
 
 #include <boost/asio/ip/tcp.hpp>

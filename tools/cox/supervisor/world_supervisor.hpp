@@ -70,8 +70,8 @@ class WorldSupervisor {
 
   /// Runs the world until it is not restarted. Blocks until then. Returns the exit code for this process: 0 if all
   /// processes of the last run ended with code 0, else that of the first one that failed; 126 or 127 if the program
-  /// cannot be started, or 128 + the signal that ended the back-off.
-  /// If another node does not come in time, ExitCode::WorldGone.
+  /// cannot be started, or 128 + the signal that ended the back-off. If another node does
+  /// not come in time, ExitCode::WorldGone.
   [[nodiscard]] int run();
 
  private:
