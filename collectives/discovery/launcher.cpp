@@ -1,73 +1,18 @@
 #include <coxswain/collectives/discovery/launcher.hpp>
 
+#include <coxswain/collectives/discovery/slurm_node.hpp>
 #include <coxswain/runtime/config/config_error.hpp>
 #include <coxswain/runtime/config/setting_value.hpp>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <cstdlib>
 #include <limits>
 #include <string_view>
-#include <system_error>
 
 namespace cox::detail {
 namespace {
 
 using ConfigKind = ConfigError::Kind;
-
-constexpr std::uint64_t most_processes = 4096;
-
-constexpr std::array read_variables{
-    // Ours, the first in the order of precedence.
-    "COX_WORLD", "COX_WORLD_PROCESS", "COX_WORLD_PROCESSES", "COX_WORLD_LOCAL_PROCESS", "COX_WORLD_LOCAL_PROCESSES",
-    "COX_WORLD_RUN", "COX_WORLD_RESTART", "COX_WORLD_TOKEN",
-    // torchrun
-    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
-    "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_USE_AGENT_STORE",
-    // PMIx, and the mpirun of Open MPI
-    "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
-    // Slurm
-    "SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID",
-    "SLURM_STEP_TASKS_PER_NODE", "SLURM_LAUNCH_NODE_IPADDR", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"};
-
-/// The value; empty if the variable is not set.
-std::string_view value_of(const LauncherVariables& variables, std::string_view name) {
-  const auto found = variables.find(name);
-  return found != variables.end() ? std::string_view(found->second) : std::string_view();
-}
-
-std::string in_words(std::string_view name, std::string_view value) {
-  return std::string(name) + " is " + in_quotes(value);
-}
-
-std::string in_words(const LauncherVariables& variables, std::string_view name) {
-  const std::string_view value = value_of(variables, name);
-  return value.empty() ? std::string(name) + " is not set" : in_words(name, value);
-}
-
-template <class T>
-std::optional<T> number_in(const LauncherVariables& variables, std::string_view name, std::uint64_t least,
-                           std::uint64_t most) {
-  const std::string_view text = value_of(variables, name);
-  if (text.empty()) return std::nullopt;
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  if (!is_number || number < least || number > most)
-    throw ConfigError(is_number ? ConfigKind::OutOfRange : ConfigKind::Malformed,
-                      "environment " + in_words(name, text) + ": expected a whole number from " +
-                          std::to_string(least) + " to " + std::to_string(most));
-  return static_cast<T>(number);
-}
-
-std::optional<std::uint16_t> process_in(const LauncherVariables& variables, std::string_view name) {
-  return number_in<std::uint16_t>(variables, name, 0, most_processes - 1);
-}
-
-std::optional<std::uint16_t> count_in(const LauncherVariables& variables, std::string_view name) {
-  return number_in<std::uint16_t>(variables, name, 1, most_processes);
-}
+constexpr std::uint64_t most_processes = most_launched_processes;
 
 struct VariableNames {
   std::string_view process;
@@ -102,24 +47,6 @@ void set_local(LaunchedProcess& found, const LauncherVariables& variables, Varia
     throw ConfigError(ConfigKind::OutOfRange, "environment: " + in_words(variables, names.process) + ", " +
                                                   in_words(variables, names.processes) +
                                                   ": the number of a process on its host is less than their count");
-}
-
-/// The tasks on the node with that number, from "2(x3),1": three nodes with two tasks, then one with one.
-std::optional<std::uint16_t> tasks_on_node(std::string_view text, std::uint64_t node) {
-  while (!text.empty()) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const std::string_view part = text.substr(0, comma);
-    std::uint64_t tasks = 0;
-    std::uint64_t nodes = 1;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), tasks);
-    if (error != std::errc() || tasks == 0 || tasks > most_processes) return std::nullopt;
-    if (const std::string_view rest = part.substr(static_cast<std::size_t>(end - part.data())); rest.starts_with("(x"))
-      std::from_chars(rest.data() + 2, rest.data() + rest.size(), nodes);
-    if (node < nodes) return static_cast<std::uint16_t>(tasks);
-    node -= nodes;
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return std::nullopt;
 }
 
 /// Throws unless the launchers say the same of this process.
@@ -235,13 +162,6 @@ void require_rendezvous(const WorldPlace& place, const LaunchedProcess& found) {
 
 }  // namespace
 
-LauncherVariables launcher_variables() {
-  LauncherVariables variables;
-  for (const char* const name : read_variables)
-    if (const char* const value = std::getenv(name)) variables.emplace(name, value);
-  return variables;
-}
-
 std::optional<LaunchedProcess> own_variables(const LauncherVariables& variables) {
   auto found = numbered(variables, {"COX_WORLD_PROCESS", "COX_WORLD_PROCESSES"}, WorldPlace::Source::Variables);
   if (found) set_local(*found, variables, {"COX_WORLD_LOCAL_PROCESS", "COX_WORLD_LOCAL_PROCESSES"});
@@ -314,11 +234,8 @@ std::optional<LaunchedProcess> slurm(const LauncherVariables& variables) {
                                          number_in<std::uint64_t>(variables, "SLURM_NODEID", 0, most).value_or(0));
   found->run = "slurm." + std::to_string(*job) + "." + std::to_string(*step);
   found->restart = number_in<std::uint32_t>(variables, "SLURM_RESTART_COUNT", 0, most).value_or(0);
-  if (const std::string_view host = value_of(variables, "SLURM_LAUNCH_NODE_IPADDR"); !host.empty()) {
-    // Below the ports that Linux gives to outgoing connections (32768 and more). Steps of a job have different ones.
-    const auto port = static_cast<std::uint16_t>(20'000 + (*job + 101 * *step) % 10'000);
-    found->rendezvous = {.kind = Rendezvous::Kind::Tcp, .host = std::string(host), .port = port};
-  }
+  if (const std::string_view host = value_of(variables, "SLURM_LAUNCH_NODE_IPADDR"); !host.empty())
+    found->rendezvous = {.kind = Rendezvous::Kind::Tcp, .host = std::string(host), .port = port_of_step(*job, *step)};
   return found;
 }
 

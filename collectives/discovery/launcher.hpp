@@ -1,20 +1,15 @@
 #pragma once
 
+#include <coxswain/collectives/discovery/launcher_variables.hpp>
 #include <coxswain/collectives/discovery/world_place.hpp>
 #include <coxswain/collectives/store/pmix_session.hpp>
 
+#include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 
 namespace cox::detail {
-
-/// Environment variables by name.
-using LauncherVariables = std::map<std::string, std::string, std::less<>>;
-
-/// Those variables of this process that discovery reads. No other thread may change the environment during the call.
-[[nodiscard]] LauncherVariables launcher_variables();
 
 /// What one launcher says.
 struct LaunchedProcess {

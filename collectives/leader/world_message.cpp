@@ -9,125 +9,7 @@
 namespace cox::detail::world {
 namespace {
 
-using Kind = CollectiveError::Kind;
-
 constexpr std::array<std::byte, 4> magic{std::byte{'C'}, std::byte{'O'}, std::byte{'X'}, std::byte{'W'}};
-
-[[noreturn]] void malformed(const char* what) {
-  throw MalformedMessage(std::string("not a message of a world: ") + what, std::source_location());
-}
-
-std::size_t length_up_to(std::string_view text, std::size_t most) {
-  if (text.size() <= most) return text.size();
-  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0U) == 0x80U) --most;
-  return most;
-}
-
-// Writer and Reader have the same functions, so that the members of each message are listed once, in code() below.
-
-class Writer {
- public:
-  template <std::unsigned_integral T>
-  void number(T value) {
-    for (std::size_t i = 0; i < sizeof(T); ++i)
-      frame_.push_back(static_cast<std::byte>(std::uint64_t{value} >> (8 * i)));
-  }
-  void kind(Kind value) { number(static_cast<std::uint8_t>(value)); }
-  void timeout(std::chrono::milliseconds value) {
-    number(static_cast<std::uint64_t>(std::clamp(value, std::chrono::milliseconds(0), max_timeout).count()));
-  }
-  template <std::size_t size>
-  void fixed(const std::array<std::byte, size>& value) {
-    frame_.insert(frame_.end(), value.begin(), value.end());
-  }
-  void text(std::string_view value, std::size_t most) {
-    value = value.substr(0, length_up_to(value, most));
-    bytes(std::as_bytes(std::span(value)));
-  }
-  void bytes(std::span<const std::byte> value, std::size_t most = max_frame) {
-    if (value.size() > most) malformed("a list of bytes is too long");
-    number(static_cast<std::uint32_t>(value.size()));
-    frame_.insert(frame_.end(), value.begin(), value.end());
-  }
-  template <class T, class CodeElement>
-  void list(const std::vector<T>& values, std::size_t most, std::size_t /*least_bytes*/, const CodeElement& element) {
-    if (values.size() > most) malformed("a list is too long");
-    number(static_cast<std::uint32_t>(values.size()));
-    for (const T& value : values) element(*this, value);
-  }
-  [[nodiscard]] std::vector<std::byte> take() {
-    if (frame_.size() > max_frame) malformed("it has more than 1 MiB");
-    return std::move(frame_);
-  }
-
- private:
-  std::vector<std::byte> frame_;
-};
-
-class Reader {
- public:
-  explicit Reader(std::span<const std::byte> frame) : rest_(frame) {}
-
-  template <std::unsigned_integral T>
-  void number(T& value) {
-    value = 0;
-    const auto part = next(sizeof(T));
-    for (std::size_t i = 0; i < sizeof(T); ++i)
-      value = static_cast<T>(value | static_cast<T>(std::to_integer<T>(part[i]) << (8 * i)));
-  }
-  void kind(Kind& value) {
-    std::uint8_t coded = 0;
-    number(coded);
-    if (coded > static_cast<std::uint8_t>(Kind::WorldGone)) malformed("an unknown kind of error");
-    value = static_cast<Kind>(coded);
-  }
-  void timeout(std::chrono::milliseconds& value) {
-    std::uint64_t count = 0;
-    number(count);
-    if (count > static_cast<std::uint64_t>(max_timeout.count())) malformed("a timeout is too long");
-    value = std::chrono::milliseconds(count);
-  }
-  template <std::size_t size>
-  void fixed(std::array<std::byte, size>& value) {
-    std::ranges::copy(next(size), value.begin());
-  }
-  void text(std::string& value, std::size_t most) {
-    const auto part = next(length(most, 1));
-    value.resize(part.size());
-    std::ranges::transform(part, value.begin(), [](std::byte byte) { return static_cast<char>(byte); });
-  }
-  void bytes(std::vector<std::byte>& value, std::size_t most) {
-    const auto part = next(length(most, 1));
-    value.assign(part.begin(), part.end());
-  }
-  template <class T, class CodeElement>
-  void list(std::vector<T>& values, std::size_t most, std::size_t least_bytes, const CodeElement& element) {
-    values.resize(length(most, least_bytes));
-    for (T& value : values) element(*this, value);
-  }
-  /// Skips the rest of the frame.
-  void skip() noexcept { rest_ = {}; }
-  void require_end() const {
-    if (!rest_.empty()) malformed("it is longer than its members");
-  }
-
- private:
-  std::span<const std::byte> next(std::size_t count) {
-    if (count > rest_.size()) malformed("it ends within a member");
-    const auto part = rest_.first(count);
-    rest_ = rest_.subspan(count);
-    return part;
-  }
-  // Number of elements of what follows, each of which takes at least so many bytes.
-  std::size_t length(std::size_t most, std::size_t least_bytes) {
-    std::uint32_t count = 0;
-    number(count);
-    if (count > most || count > rest_.size() / least_bytes) malformed("a length is too large");
-    return count;
-  }
-
-  std::span<const std::byte> rest_;
-};
 
 template <class T, class Message>
 concept Is = std::same_as<std::remove_const_t<T>, Message>;
@@ -179,7 +61,7 @@ void code(Coder& coder, M& message) {
   coder.fixed(begin);
   if (begin != magic) malformed("another program's");
   coder.number(message.protocol);
-  if constexpr (std::same_as<Coder, Reader>)
+  if constexpr (std::same_as<Coder, MessageReader>)
     if (message.protocol != protocol_version) return coder.skip();
   coder.fixed(message.token);
   coder.text(message.library, max_name);
@@ -341,7 +223,7 @@ void code(Coder& coder, M& message) {
 }
 
 template <class T>
-Message decode_as(Reader& reader) {
+Message decode_as(MessageReader& reader) {
   T message;
   code(reader, message);
   reader.require_end();
@@ -357,7 +239,7 @@ constexpr auto decoders = make_decoders(std::make_index_sequence<std::variant_si
 }  // namespace
 
 std::vector<std::byte> encode(const Message& message) {
-  Writer writer;
+  MessageWriter writer;
   writer.number(static_cast<std::uint8_t>(message.index() + 1));
   std::visit([&](const auto& its) { code(writer, its); }, message);
   return writer.take();
@@ -365,7 +247,7 @@ std::vector<std::byte> encode(const Message& message) {
 
 Message decode(std::span<const std::byte> frame) {
   if (frame.size() > max_frame) malformed("it has more than 1 MiB");
-  Reader reader(frame);
+  MessageReader reader(frame);
   std::uint8_t type = 0;
   reader.number(type);
   if (type == 0 || type > decoders.size()) malformed("an unknown type");

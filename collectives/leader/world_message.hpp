@@ -1,16 +1,15 @@
 #pragma once
 
+#include <coxswain/collectives/leader/message_coder.hpp>
 #include <coxswain/collectives/sequencer/world_order.hpp>
 #include <coxswain/collectives/store/world_token.hpp>
 #include <coxswain/device_handle/base/device_id.hpp>
-#include <coxswain/device_handle/base/error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <span>
 #include <string>
 #include <variant>
@@ -26,15 +25,8 @@
 /// of its own, which it never uses again for another one.
 namespace cox::detail::world {
 
-/// Bytes that are not a message, or a message that is larger than its limits.
-class MalformedMessage : public Error {
- public:
-  using Error::Error;
-};
-
 inline constexpr std::uint32_t protocol_version = 1;
-inline constexpr std::size_t max_frame = std::size_t{1024} * 1024;  ///< bytes of an encoded message
-inline constexpr std::size_t max_text = 4096;                       ///< bytes of a text; encode() cuts longer ones
+inline constexpr std::size_t max_text = 4096;         ///< bytes of a text; encode() cuts longer ones
 inline constexpr std::size_t max_description = 1024;  ///< bytes of Ask::description; encode() cuts longer ones
 inline constexpr std::size_t max_name = 255;          ///< bytes of a host name, an address or a version
 inline constexpr std::size_t max_fingerprint = 4096;  ///< bytes of Ask::fingerprint; hash longer ones
@@ -45,7 +37,6 @@ inline constexpr std::size_t max_awaited = 4096;      ///< operations that an As
 inline constexpr std::size_t max_requests = 65'536;   ///< of an operation
 inline constexpr std::size_t max_shared = 4096;       ///< bytes of Share::bytes
 inline constexpr std::size_t max_marks = 65'536;      ///< of a process that are not noted by all
-inline constexpr std::chrono::milliseconds max_timeout{1'000'000'000'000};  ///< encode() shortens longer ones
 
 inline constexpr std::uint16_t all_ranks = 0xffff;
 inline constexpr std::uint16_t creation_rank = TransferRanks::of_creation().from;

@@ -26,6 +26,8 @@ LeaderService::LeaderService(boost::asio::io_context& io, LeaderServiceOptions o
     : io_(io),
       options_(std::move(options)),
       handlers_(std::move(handlers)),
+      acceptor_(io_, most_hello, options_.identified_within,
+                [this](const Link& link, Message message) { receive_hello(link, std::move(message)); }),
       facts_(options_.processes),
       links_(options_.processes),
       heard_(options_.processes),
@@ -33,17 +35,11 @@ LeaderService::LeaderService(boost::asio::io_context& io, LeaderServiceOptions o
 
 void LeaderService::listen(const address& address) {
   try {
-    acceptor_.open(address.is_v6() ? Tcp::v6() : Tcp::v4());
-    close_on_exec(acceptor_.native_handle());
-    acceptor_.bind(Tcp::endpoint(address, 0));
-    acceptor_.listen();
+    acceptor_.listen({address, 0});
   } catch (const boost::system::system_error& error) {
     throw WorldError(WorldError::Kind::Unreachable, "cannot listen on " + address.to_string() + ": " + error.what());
   }
-  accept();
 }
-
-boost::asio::ip::tcp::endpoint LeaderService::endpoint() const { return acceptor_.local_endpoint(); }
 
 bool LeaderService::is_complete() const noexcept {
   return std::ranges::none_of(facts_, [](const ProcessFacts& facts) { return facts.host.empty(); });
@@ -60,36 +56,7 @@ std::size_t LeaderService::present() const noexcept {
   return static_cast<std::size_t>(std::ranges::count_if(links_, [](const Link& link) { return link != nullptr; }));
 }
 
-void LeaderService::accept() {
-  acceptor_.async_accept([this](const error_code& failed, Tcp::socket socket) {
-    if (!acceptor_.is_open()) return;
-    if (!failed && unidentified_.size() < most_unidentified) {
-      const auto link = std::make_shared<ControlLink>(std::move(socket), most_hello);
-      unidentified_.insert(link);
-      const std::weak_ptr<ControlLink> weak = link;
-      const auto timer = std::make_shared<boost::asio::steady_timer>(io_, options_.identified_within);
-      timer->async_wait([this, weak, timer](const error_code&) {
-        const Link silent = weak.lock();
-        if (silent && unidentified_.erase(silent) != 0) silent->close();
-      });
-      link->start({.received =
-                       [this, weak](Message message) {
-                         if (const Link sender = weak.lock()) receive_hello(sender, std::move(message));
-                       },
-                   .ended =
-                       [this, weak](const std::string&) {
-                         if (const Link sender = weak.lock()) unidentified_.erase(sender);
-                       }});
-    }
-    if (!failed) return accept();
-    // A lack of descriptors, for example, lasts for a while: without the pause, this would fail again at once.
-    const auto timer = std::make_shared<boost::asio::steady_timer>(io_, accept_again_after);
-    timer->async_wait([this, timer](const error_code&) { accept(); });
-  });
-}
-
 void LeaderService::receive_hello(const Link& link, Message message) {
-  unidentified_.erase(link);
   auto* const hello = std::get_if<Hello>(&message);
   if (hello == nullptr) return link->close();  // another program
   const std::string objection = objection_to(*hello);
@@ -168,11 +135,7 @@ void LeaderService::add(const Link& link, ProcessFacts facts, std::uint16_t proc
 void LeaderService::start() {
   leader_.emplace(facts_, LeaderOptions{.max_ahead = options_.max_ahead,
                                         .max_asked = std::max<std::size_t>(4096, 2 * options_.max_ahead)});
-  if (options_.own) {
-    acceptor_.close();
-    for (const Link& link : unidentified_) link->close();
-    unidentified_.clear();
-  }
+  if (options_.own) acceptor_.close();
   for (const Link& link : links_)
     if (link) link->send(leader_->welcome());
 }
@@ -357,11 +320,9 @@ std::string LeaderService::describe(Time now) const {
 }
 
 void LeaderService::close() noexcept {
-  error_code ignored;
-  acceptor_.close(ignored);
+  acceptor_.close();
   for (Link& link : links_)
     if (const Link closed = std::exchange(link, nullptr)) closed->close();
-  for (const Link& link : unidentified_) link->close();
   for (const Successor& each : successors_) each.link->close();
 }
 

@@ -3,6 +3,7 @@
 #include <coxswain/collectives/leader/leader.hpp>
 #include <coxswain/collectives/leader/world_message.hpp>
 #include <coxswain/collectives/link/control_link.hpp>
+#include <coxswain/collectives/link/link_acceptor.hpp>
 #include <coxswain/collectives/link/silence.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
@@ -18,7 +19,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,7 +59,7 @@ class LeaderService {
 
   /// Listens on a port of this address, and accepts processes. Throws WorldError Unreachable.
   void listen(const boost::asio::ip::address& address);
-  [[nodiscard]] boost::asio::ip::tcp::endpoint endpoint() const;
+  [[nodiscard]] boost::asio::ip::tcp::endpoint endpoint() const { return acceptor_.endpoint(); }
 
   /// The own process takes part.
   void set_own(ProcessFacts facts) { facts_[*options_.own] = std::move(facts); }
@@ -85,11 +85,9 @@ class LeaderService {
   [[nodiscard]] std::string describe(Time now) const;
 
  private:
-  using Tcp = boost::asio::ip::tcp;
   using Link = std::shared_ptr<ControlLink>;
 
   [[nodiscard]] std::string name(std::uint16_t process) const { return name_of_process(process, facts_[process]); }
-  void accept();
   void receive_hello(const Link& link, Message message);
   [[nodiscard]] std::string objection_to(const Hello& hello) const;
   void add(const Link& link, ProcessFacts facts, std::uint16_t process);
@@ -105,11 +103,10 @@ class LeaderService {
   boost::asio::io_context& io_;
   const LeaderServiceOptions options_;
   const Handlers handlers_;
-  Tcp::acceptor acceptor_{io_};
+  LinkAcceptor<ControlLink> acceptor_;
   boost::asio::steady_timer timer_{io_};
   std::vector<ProcessFacts> facts_;
-  std::vector<Link> links_;      // by process
-  std::set<Link> unidentified_;  // connections without a Hello so far
+  std::vector<Link> links_;  // by process
   std::optional<Leader> leader_;
   /// Successors, one after the other: the first one connects to the other processes.
   struct Successor {

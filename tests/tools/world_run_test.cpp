@@ -1,5 +1,6 @@
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/tools/cox/supervisor/child_process.hpp>
 #include <coxswain/tools/cox/supervisor/descendants.hpp>
 #include <coxswain/tools/cox/supervisor/world_run.hpp>
 
@@ -114,6 +115,61 @@ TEST_CASE("A GPU fault counts as the first failure, also if it is found later") 
   CHECK_FALSE(run.world.tend());
   CHECK(run.world.failure()->process == 1);
   CHECK(run.world.failure()->end == ProgramEnd{.code = 86, .signal = 0});
+}
+
+namespace {
+
+/// A process on another host.
+class FarProcess final : public cox::tools::WorldProcess {
+ public:
+  explicit FarProcess(const ProgramEnd& end, bool ended_before) : end_(end), ended_before_(ended_before) {}
+
+  std::optional<ProgramEnd> end() noexcept override {
+    return is_found_ ? std::optional<ProgramEnd>(end_) : std::nullopt;
+  }
+  void send(int signal) noexcept override { sent_.push_back(signal); }
+  [[nodiscard]] pid_t id() const noexcept override { return 0; }
+  [[nodiscard]] std::string place() const override { return "pid 5 on node 1"; }
+  void note_failure() noexcept override { is_noted_ = true; }
+  [[nodiscard]] bool ended_before_failure() const noexcept override { return ended_before_; }
+
+  [[nodiscard]] bool is_noted() const noexcept { return is_noted_; }
+  [[nodiscard]] const std::vector<int>& sent() const noexcept { return sent_; }
+  void find() noexcept { is_found_ = true; }
+
+ private:
+  ProgramEnd end_;
+  bool ended_before_;
+  bool is_found_ = false;
+  bool is_noted_ = false;
+  std::vector<int> sent_;
+};
+
+}  // namespace
+
+TEST_CASE("Of processes on two hosts, the one that had ended before the first failure was found can be its cause") {
+  for (const bool ended_before : {true, false}) {
+    for (const ProgramEnd& far_end :
+         {ProgramEnd{.code = 0, .signal = SIGKILL}, ProgramEnd{.code = 87, .is_lost = true}}) {
+      CAPTURE(ended_before, far_end.to_string());
+      Run run;
+      run.add_ended("exit 3");
+      auto process = std::make_unique<FarProcess>(far_end, ended_before);
+      FarProcess& far = *process;
+      run.world.add(std::move(process), "/nowhere");
+      CHECK(run.world.ids().size() == 1);
+      CHECK(run.world.tend());
+      CHECK(run.world.failure()->process == 0);
+      CHECK(far.is_noted());
+      run.world.send(SIGTERM, {.first = 1, .count = 1});
+      run.world.send(SIGUSR1, {.first = 0, .count = 1});
+      CHECK(far.sent() == std::vector<int>{SIGUSR1});
+      far.find();
+      CHECK_FALSE(run.world.tend());
+      CHECK(run.world.failure()->process == (ended_before ? 1 : 0));
+      CHECK_THAT(run.err.str(), ContainsSubstring("process 1 (pid 5 on node 1) of 'train' " + far_end.to_string()));
+    }
+  }
 }
 
 TEST_CASE("Processes that outlive the grace are sent SIGTERM, then SIGKILL") {

@@ -1,7 +1,10 @@
 #include <coxswain/tools/cox/run_command.hpp>
 
+#include <coxswain/collectives/discovery/launcher_variables.hpp>
 #include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
+#include <coxswain/tools/cox/nodes/node_agent.hpp>
+#include <coxswain/tools/cox/nodes/node_options.hpp>
 #include <coxswain/tools/cox/query_supervisor.hpp>
 #include <coxswain/tools/cox/settings.hpp>
 #include <coxswain/tools/cox/supervisor/exclusive_devices.hpp>
@@ -41,6 +44,22 @@ RunCommand::RunCommand(CLI::App& app)
                   "Run this many processes of the program on this host as one world, and restart them together; not "
                   "with --standby")
       ->capture_default_str();
+  command_.add_option(
+      "--nodes", node_arguments_.nodes,
+      "Run the world on this many nodes, with a cox run on each; with --processes 2 or more the default "
+      "is that of srun");
+  command_.add_option("--node", node_arguments_.node, "With --nodes: number of this node, from 0; default: from srun");
+  command_
+      .add_option(
+          "--leader", node_arguments_.leader,
+          "With --nodes: host and port where the cox run of node 0 listens; under srun both have a default, and "
+          ":PORT is enough")
+      ->type_name("HOST:PORT");
+  command_.add_option("--token-file", node_arguments_.token_file,
+                      "With --nodes: file with the secret that all have; without it COX_WORLD_TOKEN");
+  command_.add_option("--join-within", node_arguments_.join_within,
+                      "With --nodes: how long node 0 waits for the others at the start and at a restart, and they for "
+                      "node 0; default: 5min");
   command_.add_flag("--successors", successors_,
                     "With --processes: start a process that has failed again alone, while the others run; the program "
                     "must wait for it (World::wait_for_successors)");
@@ -75,18 +94,23 @@ RunCommand::RunCommand(CLI::App& app)
 bool RunCommand::chosen() const { return command_.parsed(); }
 
 ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const {
-  const std::uint64_t processes = parse_count("--processes", processes_, 1, max_processes);
-  if (processes > 1 && standby_)
-    throw ArgumentError("--standby is for one process: not together with --processes " + processes_ +
-                        ", since its processes would need a world of their own before the other one has ended");
-  if (processes == 1 && successors_) throw ArgumentError("--successors is for --processes 2 or more");
-  if (successors_ && command_.count("--kept-limit") != 0)
-    throw ArgumentError("--kept-limit: no kept memory is held with --successors");
-  if (processes == 1 && command_.count("--grace") != 0) throw ArgumentError("--grace is for --processes 2 or more");
   if (command_.count("--status") != 0)
     return query_supervisor("cox run", Supervisor::status_request, status_, out, err);
   if (command_.count("--reload") != 0)
     return query_supervisor("cox run", Supervisor::reload_request, reload_, out, err);
+  const std::uint64_t processes = parse_count("--processes", processes_, 1, max_processes);
+  const NodeOptions nodes = parse_node_options(node_arguments_, processes > 1, detail::launcher_variables());
+  const bool is_world = processes > 1 || nodes.nodes > 1;
+  if (is_world && standby_)
+    throw ArgumentError("--standby is for one process: not together with --processes " + processes_ +
+                        (nodes.nodes > 1 ? " on several nodes" : "") +
+                        ", since its processes would need a world of their own before the other one has ended");
+  if (nodes.nodes > 1 && successors_)
+    throw ArgumentError("--successors is for one node: with --nodes a world is restarted as a whole");
+  if (!is_world && successors_) throw ArgumentError("--successors is for --processes 2 or more");
+  if (successors_ && command_.count("--kept-limit") != 0)
+    throw ArgumentError("--kept-limit: no kept memory is held with --successors");
+  if (!is_world && command_.count("--grace") != 0) throw ArgumentError("--grace is for --processes 2 or more");
   SupervisorOptions options;
   RestartLimits& limits = options.limits;
   limits.restarts = parse_count("--restarts", restarts_, 0, max_restarts);
@@ -100,14 +124,17 @@ ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, st
   if (program.empty() || program.front().empty())
     throw ArgumentError("a program is needed: cox run [options] -- PROGRAM ARGUMENTS");
   try {
-    if (processes > 1)
+    if (nodes.node > 0)
+      return static_cast<ExitCode>(NodeAgent(std::move(program), processes, options.kept_limit, nodes, err).run());
+    if (is_world)
       return static_cast<ExitCode>(WorldSupervisor(std::move(program),
                                                    {.processes = processes,
                                                     .limits = limits,
                                                     .causes = options.causes,
                                                     .grace = grace,
                                                     .successors = successors_,
-                                                    .kept_limit = options.kept_limit},
+                                                    .kept_limit = options.kept_limit,
+                                                    .nodes = nodes},
                                                    err)
                                        .run());
     if (const std::string devices = standby_ ? exclusive_devices() : ""; !devices.empty()) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/tools/cox/exit_code.hpp>
+#include <coxswain/tools/cox/nodes/node_options.hpp>
 
 #include <ostream>
 #include <string>
@@ -13,8 +14,8 @@ class App;
 
 namespace cox::tools {
 
-/// `cox run -- program arguments...`: runs a program, or several processes of it as one world, and restarts it after a
-/// GPU fault.
+/// `cox run -- program arguments...`: runs a program, or several processes of it as one world, also on several nodes
+/// with a `cox run` on each, and restarts it after a GPU fault.
 class RunCommand {
  public:
   /// Registers the subcommand with `app`. `app` must outlive this object.
@@ -38,6 +39,7 @@ class RunCommand {
   std::string processes_ = "1";
   std::string grace_ = "10s";
   std::string kept_limit_ = "1048576GiB";
+  NodeArguments node_arguments_;
   bool standby_ = false;
   bool successors_ = false;
   std::string status_;  // process ids; "0": the only one

@@ -1,5 +1,7 @@
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 
+#include <coxswain/tools/cox/supervisor/descendants.hpp>
+
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -8,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <exception>
 
 namespace cox::tools {
 namespace {
@@ -130,6 +133,13 @@ std::optional<ProgramEnd> ChildProcess::end() noexcept {
 
 void ChildProcess::send(int signal) noexcept {
   if (!end()) kill(id_, signal);  // not reaped yet, so the process id cannot have been reused
+}
+
+// False also if it is not known: there is no memory to read the state of the process.
+void ChildProcess::note_failure() noexcept try {
+  ended_before_failure_ = end_.has_value() || is_ending(id_);
+} catch (const std::exception&) {
+  return;
 }
 
 int report_not_started(const std::string& program, const std::system_error& error, std::ostream& err) {

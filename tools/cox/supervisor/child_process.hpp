@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/tools/cox/supervisor/program_end.hpp>
+#include <coxswain/tools/cox/supervisor/world_process.hpp>
 
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -17,7 +18,7 @@ namespace cox::tools {
 using EnvironmentChanges = std::map<std::string, std::optional<std::string>>;
 
 /// A child process that runs a program. The kernel kills it when the thread that started it ends.
-class ChildProcess {
+class ChildProcess final : public WorldProcess {
  public:
   /// Starts `arguments.front()`, looked up in PATH. Blocks until the program has started. The child has the signal mask
   /// of the calling thread and no signal handlers; ignored signals stay ignored. `descriptors`: its limit of open
@@ -27,17 +28,19 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
   /// Kills the process if it still runs, and blocks until it has ended.
-  ~ChildProcess();
+  ~ChildProcess() override;
 
-  /// How the program has ended; nullopt while it runs. Does not block.
-  [[nodiscard]] std::optional<ProgramEnd> end() noexcept;
-  [[nodiscard]] pid_t id() const noexcept { return id_; }
-  /// Sends a signal to the process. Does nothing if the process has ended.
-  void send(int signal) noexcept;
+  [[nodiscard]] std::optional<ProgramEnd> end() noexcept override;
+  [[nodiscard]] pid_t id() const noexcept override { return id_; }
+  void send(int signal) noexcept override;
+  [[nodiscard]] std::string place() const override { return "pid " + std::to_string(id_); }
+  void note_failure() noexcept override;
+  [[nodiscard]] bool ended_before_failure() const noexcept override { return ended_before_failure_; }
 
  private:
   pid_t id_ = -1;
   std::optional<ProgramEnd> end_;
+  bool ended_before_failure_ = false;
 };
 
 /// Reports on `err` that the program cannot be started. Returns the exit code for this process: 127 if the program was

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include <fstream>
+#include <sstream>
+#include <system_error>
 
 namespace cox::tools {
 namespace {
@@ -35,6 +37,15 @@ bool memory_is_lost(const std::filesystem::path& report) try {
   return name == "CUDA_ERROR_ECC_UNCORRECTABLE" || name == "CUDA_ERROR_CONTAINED";
 } catch (const Json::exception&) {
   return false;
+}
+
+std::string text_of_report(const std::filesystem::path& report, std::size_t most) {
+  std::error_code failed;
+  const auto bytes = std::filesystem::file_size(report, failed);
+  if (failed || bytes > most) return {};
+  std::ostringstream text;
+  text << std::ifstream(report).rdbuf();
+  return text.str();
 }
 
 }  // namespace cox::tools

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -14,5 +15,8 @@ namespace cox::tools {
 /// Whether the report is of a GPU whose memory cannot be trusted any more: an uncorrectable error of the memory. False
 /// if the file does not exist or is not such a report.
 [[nodiscard]] bool memory_is_lost(const std::filesystem::path& report);
+
+/// The contents of the report; empty if the file does not exist or has more than `most` bytes.
+[[nodiscard]] std::string text_of_report(const std::filesystem::path& report, std::size_t most);
 
 }  // namespace cox::tools

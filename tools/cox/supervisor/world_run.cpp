@@ -2,7 +2,6 @@
 
 #include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/tools/cox/exit_code.hpp>
-#include <coxswain/tools/cox/supervisor/descendants.hpp>
 #include <coxswain/tools/cox/supervisor/fault_summary.hpp>
 
 #include <algorithm>
@@ -14,6 +13,7 @@ namespace {
 
 // Of two failures at the same time, the one with the smaller value is taken for the cause of the other.
 int order_of_causes(const ProgramEnd& end) noexcept {
+  if (end.is_lost) return 1;
   if (end.signal != 0 && end.signal != SIGABRT) return 1;
   if (end.signal != 0) return 2;
   switch (static_cast<ExitCode>(end.code)) {
@@ -25,8 +25,8 @@ int order_of_causes(const ProgramEnd& end) noexcept {
 
 }  // namespace
 
-void WorldRun::add(std::unique_ptr<ChildProcess> child, std::filesystem::path report) {
-  members_.push_back({.child = std::move(child), .report = std::move(report), .end = std::nullopt});
+void WorldRun::add(std::unique_ptr<WorldProcess> process, std::filesystem::path report) {
+  members_.push_back({.process = std::move(process), .report = std::move(report), .end = std::nullopt});
 }
 
 bool WorldRun::tend() {
@@ -34,7 +34,7 @@ bool WorldRun::tend() {
   for (std::size_t process = 0; process < members_.size(); ++process) {
     Member& member = members_[process];
     if (member.end) continue;
-    member.end = member.child->end();
+    member.end = member.process->end();
     if (member.end && member.end->exit_code() != 0 && !gets_successor(process)) failed.push_back(process);
   }
   if (failed.empty() && !start_successors()) {
@@ -86,7 +86,7 @@ void WorldRun::start_successor(std::size_t process) try {
   Member& member = members_[process];
   std::error_code ignored;
   std::filesystem::remove(member.report, ignored);  // of its predecessor
-  member.child = successors_.start(process);
+  member.process = successors_.start(process);
   member.starts_again.reset();
   member.end.reset();
 } catch (const std::system_error& error) {
@@ -109,7 +109,7 @@ std::optional<WorldRun::Clock::time_point> WorldRun::due() const noexcept {
 void WorldRun::begin_grace() {
   for (Member& member : members_) member.starts_again.reset();
   for (Member& member : members_)
-    if (!member.end && is_ending(member.child->id())) member.ended_with_first = true;
+    if (!member.end) member.process->note_failure();
   state_ = State::InGrace;
   due_ = Clock::now() + grace_.before_terminate;
 }
@@ -118,7 +118,7 @@ void WorldRun::note_failure(std::size_t process) {
   const Member& member = members_[process];
   const bool is_first = !failure_;
   const int order = order_of_causes(*member.end);
-  const bool may_be_cause = member.ended_with_first || order == 0;
+  const bool may_be_cause = member.ended_with_first || member.process->ended_before_failure() || order == 0;
   if (is_first || (may_be_cause && order < order_of_causes(failure_->end)))
     failure_ = Failure{.process = process, .end = *member.end, .report = member.report};
   if (end_expected_) return;
@@ -142,14 +142,15 @@ void WorldRun::force_end() {
   if (terminates) due_ = Clock::now() + grace_.before_kill;
 }
 
-void WorldRun::send(int signal) noexcept {
-  for (const Member& member : members_)
-    if (!member.end) member.child->send(signal);
+void WorldRun::send(int signal, ProcessRange except) noexcept {
+  for (std::size_t process = 0; process < members_.size(); ++process)
+    if (!members_[process].end && !except.contains(process)) members_[process].process->send(signal);
 }
 
 std::vector<pid_t> WorldRun::ids() const {
   std::vector<pid_t> ids;
-  for (const Member& member : members_) ids.push_back(member.child->id());
+  for (const Member& member : members_)
+    if (member.process->id() != 0) ids.push_back(member.process->id());
   return ids;
 }
 
@@ -158,8 +159,7 @@ bool WorldRun::runs() const noexcept {
 }
 
 std::string WorldRun::name_of(std::size_t process) const {
-  return "process " + std::to_string(process) + " (pid " + std::to_string(members_[process].child->id()) + ") of '" +
-         program_ + "'";
+  return "process " + std::to_string(process) + " (" + members_[process].process->place() + ") of '" + program_ + "'";
 }
 
 }  // namespace cox::tools

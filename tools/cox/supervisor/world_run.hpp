@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/tools/cox/supervisor/child_process.hpp>
 #include <coxswain/tools/cox/supervisor/program_end.hpp>
+#include <coxswain/tools/cox/supervisor/world_process.hpp>
 
 #include <sys/types.h>
 #include <chrono>
@@ -28,7 +28,17 @@ struct WorldSuccessors {
   /// Whether a process that has ended so gets a successor, and after how long. Called once for each failure.
   std::function<std::optional<std::chrono::nanoseconds>(std::size_t process, const ProgramEnd& end)> delay;
   /// Starts the successor. Throws std::system_error.
-  std::function<std::unique_ptr<ChildProcess>(std::size_t process)> start;
+  std::function<std::unique_ptr<WorldProcess>(std::size_t process)> start;
+};
+
+/// The processes of a world with numbers from `first` on.
+struct ProcessRange {
+  std::size_t first = 0;
+  std::size_t count = 0;
+
+  [[nodiscard]] bool contains(std::size_t process) const noexcept {
+    return process >= first && process - first < count;
+  }
 };
 
 /// The processes of one run of a world (cox run --processes). The end of a process with an exit code other than 0, or
@@ -55,31 +65,31 @@ class WorldRun {
       : program_(std::move(program)), grace_(grace), err_(err), successors_(std::move(successors)) {}
 
   /// Adds the process of the next number. `report`: the file for the report of its GPU fault.
-  void add(std::unique_ptr<ChildProcess> child, std::filesystem::path report);
+  void add(std::unique_ptr<WorldProcess> process, std::filesystem::path report);
   /// Finds the processes that have ended, reports each failure, starts successors, and sends SIGTERM and SIGKILL at
   /// their times. Returns whether any process still runs, or will be started. Does not block. Throws std::system_error
   /// if a successor cannot be started.
   [[nodiscard]] bool tend();
   /// When tend() is to be called at the latest; std::nullopt: when a process has ended.
   [[nodiscard]] std::optional<Clock::time_point> due() const noexcept;
-  /// Sends a signal to all processes that run.
-  void send(int signal) noexcept;
-  /// The ids of the processes, by number, also of those that have ended.
+  /// Sends a signal to all processes that run, but not to those of `except`.
+  void send(int signal, ProcessRange except = {}) noexcept;
+  /// The ids of the processes on this host, by number, also of those that have ended.
   [[nodiscard]] std::vector<pid_t> ids() const;
   /// Failures are not reported from now on: the user has requested the end or a reload.
   void expect_end() noexcept { end_expected_ = true; }
   /// The first failure; std::nullopt: none. The failure of a process can cause that of others, which may be found
   /// before: the kernel closes the connections of a process before it reports its end. So of processes that end at the
   /// same time, one that was ended by a signal other than SIGABRT counts as the first, and those with
-  /// ExitCode::WorldGone as the last. A GPU fault always counts as the first failure: other processes are notified of
-  /// it while its process still runs.
+  /// ExitCode::WorldGone as the last. A process that is lost with its node counts as one that a signal has ended. A GPU
+  /// fault always counts as the first failure: other processes are notified of it while its process still runs.
   [[nodiscard]] const std::optional<Failure>& failure() const noexcept { return failure_; }
 
  private:
   enum class State : std::uint8_t { Runs, InGrace, Terminated, Killed };
 
   struct Member {
-    std::unique_ptr<ChildProcess> child;
+    std::unique_ptr<WorldProcess> process;
     std::filesystem::path report;
     std::optional<ProgramEnd> end;  // std::nullopt: it runs
     bool ended_with_first = false;  // at the same time as the first process that failed

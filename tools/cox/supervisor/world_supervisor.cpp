@@ -1,9 +1,12 @@
 #include <coxswain/tools/cox/supervisor/world_supervisor.hpp>
 
+#include <coxswain/collectives/discovery/rendezvous.hpp>
 #include <coxswain/collectives/store/world_token.hpp>
 #include <coxswain/runtime/config/duration.hpp>
-#include <coxswain/runtime/kept/keeper_connection.hpp>
 #include <coxswain/tools/cox/byte_text.hpp>
+#include <coxswain/tools/cox/exit_code.hpp>
+#include <coxswain/tools/cox/nodes/node_message.hpp>
+#include <coxswain/tools/cox/supervisor/descendants.hpp>
 #include <coxswain/tools/cox/supervisor/fault_summary.hpp>
 #include <coxswain/tools/cox/supervisor/supervisor.hpp>
 #include <coxswain/tools/cox/supervisor/wait_readable.hpp>
@@ -18,14 +21,12 @@
 namespace cox::tools {
 
 WorldSupervisor::WorldSupervisor(std::vector<std::string> program, WorldSupervisorOptions options, std::ostream& err)
-    : program_(std::move(program)),
-      options_(std::move(options)),
+    : options_(std::move(options)),
       err_(err),
       policy_(options_.limits),
       name_("cox-run-" + std::to_string(getpid()) + "-" + detail::to_hexadecimal(detail::random_token())),
-      keepers_(folder_.path() / "kept", options_.processes,
-               {.bytes = options_.kept_limit, .descriptors = descriptors_.for_kept_memory()}) {
-  adopt_orphans();
+      local_(std::move(program), options_.processes, options_.kept_limit, err_) {
+  if (options_.nodes.nodes > 1) nodes_.emplace(options_.nodes, options_.processes, err_);
   try {
     control_.emplace();
   } catch (const std::system_error& error) {
@@ -33,18 +34,26 @@ WorldSupervisor::WorldSupervisor(std::vector<std::string> program, WorldSupervis
   }
 }
 
-int WorldSupervisor::run() try {
+int WorldSupervisor::run() {
+  const int code = supervise();
+  if (nodes_) nodes_->end(code, end_text_);
+  return code;
+}
+
+int WorldSupervisor::supervise() try {
   for (;;) {
+    if (const auto code = wait_for_nodes()) return *code;
     const ProgramEnd end = try_run();
     const bool reloads = std::exchange(reload_requested_, false);
-    const bool restarts = reloads || (end.exit_code() != 0 && (!failure_ || options_.causes.contain(end) ||
-                                                               (end.signal != 0 && keepers_.holds_memory())));
+    const bool restarts =
+        reloads ||
+        (end.exit_code() != 0 && (!failure_ || options_.causes.contain(end) || (end.signal != 0 && holds_memory())));
     if (exit_requested_ || !restarts) return end.exit_code();
-    const bool progresses = finish_run() && keepers_.holds_memory();
+    const bool progresses = finish_run() && holds_memory();
     if (exit_requested_) return end.exit_code();
     if (reloads || progresses) {
       report_end((reloads ? "reload" : "restart " + std::to_string(restarts_ + 1) + " of all processes") + " with " +
-                 short_byte_count(keepers_.bytes()) + " of kept memory");
+                 short_byte_count(kept_bytes()) + " of kept memory");
       ++restarts_;
       continue;
     }
@@ -61,7 +70,26 @@ int WorldSupervisor::run() try {
     if (const auto signal = back_off(*delay)) return ProgramEnd{.code = 0, .signal = *signal}.exit_code();
   }
 } catch (const std::system_error& error) {
-  return report_not_started(program_.front(), error, err_);
+  return report_not_started(local_.program(), error, err_);
+}
+
+std::optional<int> WorldSupervisor::wait_for_nodes() {
+  if (!nodes_ || nodes_->are_present()) return std::nullopt;
+  const std::string longest = format_duration(options_.nodes.join_within);
+  err_ << "cox run: waits for " << nodes_->missing() << ", at most " << longest << "\n" << std::flush;
+  const Clock::time_point until = Clock::now() + options_.nodes.join_within;
+  while (!nodes_->are_present()) {
+    if (const auto signal = take_exit_signal()) return ProgramEnd{.code = 0, .signal = *signal}.exit_code();
+    answer_requests(nullptr);
+    const Clock::time_point now = Clock::now();
+    if (now >= until) {
+      end_text_ = "the world ends, since these have not joined within " + longest + ": " + nodes_->missing();
+      err_ << "cox run: " << end_text_ << "\n" << std::flush;
+      return static_cast<int>(ExitCode::WorldGone);
+    }
+    wait(until - now);
+  }
+  return std::nullopt;
 }
 
 // A program that cannot be started, for instance while its file is being replaced, is tried again if memory is held for
@@ -69,36 +97,51 @@ int WorldSupervisor::run() try {
 ProgramEnd WorldSupervisor::try_run() try {
   failure_.reset();
   began_ = Clock::now();
-  failure_ = run_once();
+  failure_ = run_processes();
   return failure_ ? failure_->end : ProgramEnd{};
 } catch (const std::system_error& error) {
-  if (!keepers_.holds_memory()) throw;
-  return {.code = report_not_started(program_.front(), error, err_), .signal = 0};
+  leader_.reset();
+  if (!holds_memory()) throw;
+  if (nodes_) nodes_->kill_run();
+  return {.code = report_not_started(local_.program(), error, err_), .signal = 0};
 }
 
-std::optional<WorldRun::Failure> WorldSupervisor::run_once() {
-  if (restarts_ > 1) std::filesystem::remove_all(folder_of(restarts_ - 2));
-  std::filesystem::create_directory(folder_of(restarts_));
-  keepers_.begin_run();
-  token_ = detail::random_token();
-  leader_ = std::make_unique<WorldLeader>(
-      WorldLeaderOptions{.processes = static_cast<std::uint16_t>(options_.processes), .run = name_, .token = token_});
+std::optional<WorldRun::Failure> WorldSupervisor::run_processes() {
+  const detail::WorldToken token = detail::random_token();
+  leader_ = std::make_unique<WorldLeader>(WorldLeaderOptions{.processes = static_cast<std::uint16_t>(processes()),
+                                                             .run = name_,
+                                                             .token = token,
+                                                             .host = nodes_ ? nodes_->host() : "127.0.0.1"});
+  local_.begin_run({.number = restarts_,
+                    .leader = leader_->address(),
+                    .token = token,
+                    .name = name_,
+                    .processes = processes(),
+                    .last_fault = last_fault_});
+  if (nodes_)
+    nodes_->start({.restart = restarts_,
+                   .leader_port = parse_rendezvous(leader_->address(), "the leader").port,
+                   .token = token,
+                   .run = name_,
+                   .last_fault = last_fault_ ? text_of_report(*last_fault_, max_fault_report) : ""},
+                  [this](std::size_t process) { return local_.report(process); });
   if (!started_again_.empty()) started_before_ += std::ranges::max(started_again_);
   started_again_.assign(options_.processes, 0);
   started_at_.assign(options_.processes, Clock::now());
-  WorldRun world(program_.front(), options_.grace, err_, options_.successors ? successors() : WorldSuccessors{});
+  WorldRun world(local_.program(), options_.grace, err_, options_.successors ? successors() : WorldSuccessors{});
   start_processes(world);
   forward(world, CaughtSignals::From::Anybody);  // signals that arrived before all processes had started
   while (world.tend()) {
-    keepers_.serve();
+    local_.keepers().serve();
     reap_children(world.ids());
     std::optional<std::chrono::nanoseconds> longest;
     if (world.due()) longest = *world.due() - Clock::now();
-    wait_readable(descriptors(), longest);
+    wait(longest);
+    if (nodes_) nodes_->require_started();
     forward(world, CaughtSignals::From::Processes);
     answer_requests(&world);
   }
-  keepers_.serve();
+  local_.keepers().serve();
   leader_.reset();
   last_fault_.reset();
   if (world.failure() && std::filesystem::exists(world.failure()->report)) last_fault_ = world.failure()->report;
@@ -107,21 +150,13 @@ std::optional<WorldRun::Failure> WorldSupervisor::run_once() {
 
 void WorldSupervisor::start_processes(WorldRun& world) {
   for (std::size_t process = 0; process < options_.processes; ++process)
-    world.add(start_process(process), report(process));
+    world.add(start_process(process), local_.report(process));
+  if (nodes_) nodes_->add_to(world);
 }
 
 std::unique_ptr<ChildProcess> WorldSupervisor::start_process(std::size_t process) {
-  EnvironmentChanges changes = environment();
-  changes["COX_FAULT_REPORT"] = report(process);
-  changes["COX_WORLD_PROCESS"] = std::to_string(process);
-  changes["COX_WORLD_LOCAL_PROCESS"] = std::to_string(process);
-  const std::string restart = std::to_string(restarts_ + started_before_ + started_again_[process]);
   started_at_[process] = Clock::now();
-  changes["COX_RESTART"] = restart;
-  changes["COX_WORLD_RESTART"] = restart;
-  changes[KeeperConnection::variable] =
-      options_.successors ? std::nullopt : std::optional<std::string>(keepers_.path(process));
-  return std::make_unique<ChildProcess>(program_, changes, descriptors_.before());
+  return local_.start(process, restarts_ + started_before_ + started_again_[process], !options_.successors);
 }
 
 WorldSuccessors WorldSupervisor::successors() {
@@ -138,41 +173,63 @@ WorldSuccessors WorldSupervisor::successors() {
               }};
 }
 
-EnvironmentChanges WorldSupervisor::environment() const {
-  const std::string processes = std::to_string(options_.processes);
-  EnvironmentChanges changes{{"COX_LAST_FAULT", std::nullopt},
-                             {Supervisor::standby_variable, std::nullopt},
-                             {"COX_WORLD", leader_->address()},
-                             {"COX_WORLD_PROCESSES", processes},
-                             {"COX_WORLD_LOCAL_PROCESSES", processes},
-                             {"COX_WORLD_RUN", name_},
-                             {"COX_WORLD_TOKEN", detail::to_hexadecimal(token_)}};
-  if (last_fault_) changes["COX_LAST_FAULT"] = *last_fault_;
-  return changes;
-}
-
 std::vector<int> WorldSupervisor::descriptors() const {
-  std::vector<int> all = keepers_.descriptors();
+  std::vector<int> all = local_.keepers().descriptors();
   all.push_back(signals_.descriptor());
   if (control_) all.push_back(control_->descriptor());
   return all;
 }
 
+void WorldSupervisor::wait(std::optional<std::chrono::nanoseconds> longest) {
+  if (nodes_)
+    nodes_->wait(descriptors(), longest);
+  else
+    wait_readable(descriptors(), longest);
+}
+
+std::size_t WorldSupervisor::processes() const noexcept { return nodes_ ? nodes_->processes() : options_.processes; }
+
+bool WorldSupervisor::holds_memory() const noexcept {
+  return local_.keepers().holds_memory() || (nodes_ && nodes_->hold_memory());
+}
+
+std::uint64_t WorldSupervisor::kept_bytes() const noexcept {
+  return local_.keepers().bytes() + (nodes_ ? nodes_->kept_bytes() : 0);
+}
+
 void WorldSupervisor::forward(WorldRun& world, CaughtSignals::From from) {
-  while (const auto signal = signals_.take()) {
-    if (CaughtSignals::requests_exit(signal->number)) {
-      exit_requested_ = true;
-      world.expect_end();
-    }
-    if (CaughtSignals::is_passed_on(*signal, from)) world.send(signal->number);
+  while (const auto signal = signals_.take())
+    if (CaughtSignals::is_passed_on(*signal, CaughtSignals::From::Anybody))
+      pass_on(world, signal->number, 0, CaughtSignals::is_passed_on(*signal, from));
+  while (const auto signal = nodes_ ? nodes_->take_signal() : std::nullopt)
+    pass_on(world, signal->number, signal->node, signal->for_own);
+}
+
+void WorldSupervisor::pass_on(WorldRun& world, int signal, std::uint16_t node, bool for_own) {
+  if (CaughtSignals::requests_exit(signal)) {
+    exit_requested_ = true;
+    world.expect_end();
+    // A launcher sends it to all agents, but each process is to be sent it once.
+    if (exit_signals_.try_emplace(signal, node).first->second != node) return;
   }
+  ProcessRange except;
+  if (!for_own) except = nodes_ ? nodes_->processes_of(node) : ProcessRange{.first = 0, .count = options_.processes};
+  world.send(signal, except);
+}
+
+std::optional<int> WorldSupervisor::take_exit_signal() {
+  while (const auto signal = signals_.take())
+    if (CaughtSignals::requests_exit(signal->number)) return signal->number;
+  while (const auto signal = nodes_ ? nodes_->take_signal() : std::nullopt)
+    if (CaughtSignals::requests_exit(signal->number)) return signal->number;
+  return std::nullopt;
 }
 
 void WorldSupervisor::answer_requests(WorldRun* world) {
   if (!control_) return;
   control_->answer([&](std::string_view request) -> std::string {
     if (request == Supervisor::status_request) return status(world);
-    if (request == world_request) return leader_ ? leader_->describe() : "the processes wait for their restart\n";
+    if (request == world_request) return leader_ ? leader_->describe() : "the processes wait for their start\n";
     if (request != Supervisor::reload_request) return "unknown request\n";
     return reload(world);
   });
@@ -187,51 +244,56 @@ std::string WorldSupervisor::reload(WorldRun* world) {
 }
 
 std::string WorldSupervisor::status(const WorldRun* world) const {
-  std::string text = "program: " + program_.front() + ", " + std::to_string(options_.processes) + " processes";
+  std::string text = "program: " + local_.program() + ", " + std::to_string(processes()) + " processes";
+  if (nodes_) text += " on " + std::to_string(options_.nodes.nodes) + " nodes";
   if (world == nullptr) {
-    text += ", wait for their restart\n";
+    text += ", wait for their " + std::string(nodes_ && began_ == Clock::time_point() ? "start\n" : "restart\n");
   } else {
     const auto ran = std::chrono::floor<std::chrono::seconds>(Clock::now() - began_);
     std::string ids;
     for (const pid_t id : world->ids()) ids += (ids.empty() ? "" : ", ") + std::to_string(id);
-    text += " (" + ids + "), run for " + format_duration(ran) + "\n";
+    text += " (" + ids + (nodes_ ? " on this one" : "") + "), run for " + format_duration(ran) + "\n";
   }
   text += "restarts: " + std::to_string(restarts_) + "\n";
-  const std::string kept = keepers_.to_string();
+  if (nodes_) text += nodes_->to_string();
+  const WorldKeepers& keepers = local_.keepers();
+  const std::string kept = keepers.to_string();
   if (kept.empty()) return text + "kept memory: none\n";
-  return text + "kept memory: " + short_byte_count(keepers_.bytes()) + " of at most " +
-         short_byte_count(keepers_.most_bytes()) + "\n" + kept;
+  return text + "kept memory: " + short_byte_count(keepers.bytes()) + " of at most " +
+         short_byte_count(keepers.most_bytes()) + "\n" + kept;
 }
 
 bool WorldSupervisor::finish_run() {
-  if (keepers_.was_used()) {
-    const auto is_spared = [this](pid_t process) {
-      return std::ranges::find(children_before_, process) != children_before_.end();
-    };
-    const auto wait = [this] {
-      wait_readable(descriptors(), std::chrono::milliseconds(10));
-      while (const auto signal = signals_.take())
-        if (CaughtSignals::requests_exit(signal->number)) exit_requested_ = true;
-      answer_requests(nullptr);
-      return !exit_requested_;
-    };
-    if (!end_children(is_spared, program_.front(), err_, wait)) return false;
-  }
-  const bool progresses = keepers_.end_run();
-  for (std::size_t process = 0; process < options_.processes; ++process)
-    if (memory_is_lost(report(process))) keepers_.drop_gpu_memory();
-  return progresses;
+  bool gpu_memory_is_lost = false;
+  for (std::size_t process = 0; process < processes(); ++process)
+    gpu_memory_is_lost = gpu_memory_is_lost || memory_is_lost(local_.report(process));
+  if (nodes_) nodes_->begin_finish(gpu_memory_is_lost);
+  const auto continues = [this](std::optional<std::chrono::nanoseconds> longest) {
+    wait(longest);
+    if (take_exit_signal()) exit_requested_ = true;
+    answer_requests(nullptr);
+    return !exit_requested_;
+  };
+  if (!local_.end_leftovers([&] { return continues(std::chrono::milliseconds(10)); })) return false;
+  WorldKeepers& keepers = local_.keepers();
+  const bool keeps = keepers.was_used() || keepers.holds_memory();
+  const bool progresses = keepers.end_run();
+  if (gpu_memory_is_lost) keepers.drop_gpu_memory();
+  if (!nodes_) return progresses;
+  while (!nodes_->finish())
+    if (!continues(std::nullopt)) return false;
+  const RemoteNodes::Finish others = *nodes_->finish();
+  return (keeps || others.keeps) && (progresses || !keeps) && others.progresses;
 }
 
 std::optional<int> WorldSupervisor::back_off(std::chrono::nanoseconds delay) {
   const Clock::time_point until = Clock::now() + delay;
   for (;;) {
-    while (const auto signal = signals_.take())
-      if (CaughtSignals::requests_exit(signal->number)) return signal->number;
+    if (const auto signal = take_exit_signal()) return signal;
     answer_requests(nullptr);
     const Clock::time_point now = Clock::now();
     if (now >= until || std::exchange(reload_requested_, false)) return std::nullopt;
-    wait_readable(descriptors(), until - now);
+    wait(until - now);
   }
 }
 
@@ -239,18 +301,10 @@ void WorldSupervisor::report_end(const std::string& what_next) {
   err_ << "cox run: ";
   if (failure_) {
     const auto cause = fault_summary(failure_->report);
-    err_ << "the first failure of " << options_.processes << " processes of '" << program_.front() << "': process "
+    err_ << "the first failure of " << processes() << " processes of '" << local_.program() << "': process "
          << failure_->process << " " << failure_->end.to_string() << (cause ? ": " + *cause : "") << "; ";
   }
   err_ << what_next << "\n" << std::flush;
-}
-
-std::filesystem::path WorldSupervisor::folder_of(std::uint64_t run) const {
-  return folder_.path() / ("run-" + std::to_string(run));
-}
-
-std::filesystem::path WorldSupervisor::report(std::size_t process) const {
-  return folder_of(restarts_) / ("fault-" + std::to_string(process) + ".json");
 }
 
 }  // namespace cox::tools

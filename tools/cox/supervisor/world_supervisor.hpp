@@ -2,22 +2,22 @@
 
 #include <coxswain/collectives/store/world_token.hpp>
 #include <coxswain/collectives/world/world_leader.hpp>
+#include <coxswain/tools/cox/nodes/node_options.hpp>
+#include <coxswain/tools/cox/nodes/remote_nodes.hpp>
 #include <coxswain/tools/cox/supervisor/caught_signals.hpp>
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 #include <coxswain/tools/cox/supervisor/control_socket.hpp>
-#include <coxswain/tools/cox/supervisor/descendants.hpp>
-#include <coxswain/tools/cox/supervisor/descriptor_limit.hpp>
-#include <coxswain/tools/cox/supervisor/private_folder.hpp>
+#include <coxswain/tools/cox/supervisor/keeper.hpp>
+#include <coxswain/tools/cox/supervisor/local_processes.hpp>
 #include <coxswain/tools/cox/supervisor/restart_causes.hpp>
 #include <coxswain/tools/cox/supervisor/restart_policy.hpp>
-#include <coxswain/tools/cox/supervisor/world_keepers.hpp>
 #include <coxswain/tools/cox/supervisor/world_run.hpp>
 
-#include <sys/types.h>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -29,14 +29,16 @@ namespace cox::tools {
 
 /// How a WorldSupervisor treats its program.
 struct WorldSupervisorOptions {
-  std::size_t processes = 2;
+  std::size_t processes = 2;  ///< on this host
   RestartLimits limits;
   RestartCauses causes;
   WorldGrace grace;
   /// A process that fails for a restart cause is started again alone, while the others run. Then no kept memory is
   /// held.
   bool successors = false;
-  std::uint64_t kept_limit = KeeperLimits().bytes;  ///< bytes of kept memory that are held at most, of all processes
+  /// Bytes of kept memory that are held at most, of all processes on this host.
+  std::uint64_t kept_limit = KeeperLimits().bytes;
+  NodeOptions nodes{};  ///< of node 0; not together with successors
 };
 
 /// Runs several processes of a program on this host as one world, and restarts them all while the first failure of a
@@ -49,6 +51,9 @@ struct WorldSupervisorOptions {
 ///       +------------------------------------------------> done
 ///
 /// The supervisor leads the world (WorldLeader), so that it outlives each of its processes.
+///
+/// With several nodes this is the agent of node 0. The world has also the processes of the other nodes (RemoteNodes),
+/// and each run begins when all nodes are there. The loss of a node is a restart cause. All else is as on one host.
 ///
 /// Keeps the memory of the processes' kept sets from run to run, by their numbers (WorldKeepers). While it holds any, a
 /// signal is a restart cause, too, and all processes that the last run has started are ended before the next one
@@ -65,23 +70,36 @@ class WorldSupervisor {
 
   /// Runs the world until it is not restarted. Blocks until then. Returns the exit code for this process: 0 if all
   /// processes of the last run ended with code 0, else that of the first one that failed; 126 or 127 if the program
-  /// cannot be started, or 128 + the signal that ended the back-off.
+  /// cannot be started, or 128 + the signal that ended the back-off. If another node does
+  /// not come in time, ExitCode::WorldGone.
   [[nodiscard]] int run();
 
  private:
   using Clock = RestartPolicy::Clock;
 
+  [[nodiscard]] int supervise();
+  // Blocks until all nodes are there. Returns the exit code if this process is to end instead.
+  [[nodiscard]] std::optional<int> wait_for_nodes();
+  // Blocks until there is something to do, or the time has elapsed.
+  void wait(std::optional<std::chrono::nanoseconds> longest);
+  // The next signal that requests the exit, sent to this process or another agent, while no process runs.
+  [[nodiscard]] std::optional<int> take_exit_signal();
+  [[nodiscard]] bool holds_memory() const noexcept;
+  [[nodiscard]] std::uint64_t kept_bytes() const noexcept;
+  // Number of processes of the world.
+  [[nodiscard]] std::size_t processes() const noexcept;
+
   // How the first process that failed has ended; code 0: none failed.
   [[nodiscard]] ProgramEnd try_run();
-  [[nodiscard]] std::optional<WorldRun::Failure> run_once();
+  [[nodiscard]] std::optional<WorldRun::Failure> run_processes();
   void start_processes(WorldRun& world);
   [[nodiscard]] WorldSuccessors successors();
   [[nodiscard]] std::unique_ptr<ChildProcess> start_process(std::size_t process);
-  // What all processes of the run have in their environment.
-  [[nodiscard]] EnvironmentChanges environment() const;
   // Readable when there is something to do.
   [[nodiscard]] std::vector<int> descriptors() const;
   void forward(WorldRun& world, CaughtSignals::From from);
+  // `for_own`: the processes of the node that has received the signal have not been sent it.
+  void pass_on(WorldRun& world, int signal, std::uint16_t node, bool for_own);
   // `world`: null while none runs.
   void answer_requests(WorldRun* world);
   [[nodiscard]] std::string reload(WorldRun* world);
@@ -92,30 +110,25 @@ class WorldSupervisor {
   // The signal that ended the back-off; nullopt when the delay has elapsed.
   [[nodiscard]] std::optional<int> back_off(std::chrono::nanoseconds delay);
   void report_end(const std::string& what_next);
-  // For the fault reports of a run.
-  [[nodiscard]] std::filesystem::path folder_of(std::uint64_t run) const;
-  [[nodiscard]] std::filesystem::path report(std::size_t process) const;
 
-  const std::vector<std::string> program_;
   const WorldSupervisorOptions options_;
   std::ostream& err_;
   RestartPolicy policy_;
-  PrivateFolder folder_;
   const std::string name_;  // of the world, no other supervisor has it
-  DescriptorLimit descriptors_;
-  WorldKeepers keepers_;
-  const std::vector<pid_t> children_before_ = children_of_this_process();
+  LocalProcesses local_;
+  std::optional<RemoteNodes> nodes_;      // none: one node
   std::optional<ControlSocket> control_;  // none if it cannot be created
   Clock::time_point began_;               // of the run
   CaughtSignals signals_;
   std::unique_ptr<WorldLeader> leader_;        // of the run; none between runs
-  detail::WorldToken token_{};                 // of the run
   std::uint64_t started_before_ = 0;           // successors of earlier runs, so that no restart has a number twice
   std::vector<Clock::time_point> started_at_;  // by process
   std::vector<std::uint64_t> started_again_;   // by process, in this run
   std::uint64_t restarts_ = 0;
   std::optional<WorldRun::Failure> failure_;         // of the last run
   std::optional<std::filesystem::path> last_fault_;  // report of the fault that ended the last run
+  std::string end_text_;                             // why the world ends, for the other agents
+  std::map<int, std::uint16_t> exit_signals_;        // that were passed on, and the node that has received each first
   bool exit_requested_ = false;
   bool reload_requested_ = false;
 };

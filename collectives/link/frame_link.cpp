@@ -1,4 +1,4 @@
-#include <coxswain/collectives/link/control_link.hpp>
+#include <coxswain/collectives/link/frame_link.hpp>
 
 #include <boost/asio/post.hpp>
 
@@ -29,8 +29,7 @@ void set_options(boost::asio::ip::tcp::socket& socket) {
 
 void close_on_exec(int descriptor) noexcept { static_cast<void>(::fcntl(descriptor, F_SETFD, FD_CLOEXEC)); }
 
-std::vector<std::byte> frame_of(const Message& message) {
-  const std::vector<std::byte> encoded = encode(message);
+std::vector<std::byte> frame_of(std::span<const std::byte> encoded) {
   std::vector<std::byte> frame;
   frame.reserve(length_bytes + encoded.size());
   for (std::size_t i = 0; i < length_bytes; ++i)
@@ -45,7 +44,7 @@ std::size_t length_of(std::span<const std::byte, length_bytes> bytes) noexcept {
   return length;
 }
 
-ControlLink::ControlLink(Socket socket, std::size_t largest)
+FrameLink::FrameLink(Socket socket, std::size_t largest)
     : socket_(std::move(socket)),
       queue_(socket_.native_handle(),
              {.wait_writable = [this] { wait_writable(); }, .flush_later = [this] { flush_later(); }}),
@@ -54,7 +53,7 @@ ControlLink::ControlLink(Socket socket, std::size_t largest)
 }
 
 // Any thread: the socket's own thread waits, and sends.
-void ControlLink::wait_writable() {
+void FrameLink::wait_writable() {
   boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
     if (self->closed_) return;
     self->socket_.async_wait(Socket::wait_write, [self](const error_code& error) {
@@ -63,26 +62,28 @@ void ControlLink::wait_writable() {
   });
 }
 
-void ControlLink::flush_later() {
+void FrameLink::flush_later() {
   boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->queue_.flush(); });
 }
 
-ControlLink::~ControlLink() { static_cast<void>(queue_.close()); }
+FrameLink::~FrameLink() { static_cast<void>(queue_.close()); }
 
-void ControlLink::start(Handlers handlers) {
+void FrameLink::start(Handlers handlers) {
   handlers_ = std::move(handlers);
   wait_readable();
 }
 
-void ControlLink::restart(Handlers handlers) {
+void FrameLink::restart(Handlers handlers) {
   // The former ones may be running, so they are destroyed later.
   boost::asio::post(socket_.get_executor(), [former = std::exchange(handlers_, std::move(handlers))] {});
   largest_ = max_frame;
 }
 
-void ControlLink::send(const Message& message) { static_cast<void>(queue_.push({.head = frame_of(message)})); }
+void FrameLink::send(std::span<const std::byte> encoded) {
+  static_cast<void>(queue_.push({.head = frame_of(encoded)}));
+}
 
-void ControlLink::wait_readable() {
+void FrameLink::wait_readable() {
   socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const error_code& error) {
     if (self->closed_) return;
     if (error) return self->end(error.message());
@@ -91,7 +92,7 @@ void ControlLink::wait_readable() {
 }
 
 // Reads what has arrived, and passes on the messages that are complete.
-void ControlLink::read() {
+void FrameLink::read() {
   if (bytes_.size() - end_ < room_for_messages) bytes_.resize(end_ + room_for_messages);
   const ssize_t got = ::recv(socket_.native_handle(), bytes_.data() + end_, bytes_.size() - end_, MSG_DONTWAIT);
   if (got == 0) return end("it has closed the connection");
@@ -108,13 +109,7 @@ void ControlLink::read() {
     if (bytes == 0 || bytes > largest_) return end("it sent a message of " + std::to_string(bytes) + " bytes");
     if (rest.size() - length_bytes < bytes) break;
     begin_ += length_bytes + bytes;
-    Message message;
-    try {
-      message = decode(rest.subspan(length_bytes, bytes));
-    } catch (const MalformedMessage& malformed) {
-      return end(malformed.what());
-    }
-    handlers_.received(std::move(message));
+    handlers_.received(rest.subspan(length_bytes, bytes));
   }
   if (closed_) return;
   // The beginning of a message remains.
@@ -124,13 +119,13 @@ void ControlLink::read() {
   wait_readable();
 }
 
-void ControlLink::end(const std::string& why) {
+void FrameLink::end(const std::string& why) {
   const auto ended = std::move(handlers_.ended);
   close();
   if (ended) ended(why);
 }
 
-void ControlLink::close() noexcept {
+void FrameLink::close() noexcept {
   if (std::exchange(closed_, true)) return;
   queue_.flush();
   static_cast<void>(queue_.close());

@@ -1,0 +1,479 @@
+// A world on several nodes: cox run --nodes, with an agent for each node on this host.
+#include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/variable.hpp>
+#include <coxswain/tests/tools/agent.hpp>
+#include <coxswain/tests/tools/command.hpp>
+#include <coxswain/tests/tools/scratch_folder.hpp>
+#include <coxswain/tests/tools/shell.hpp>
+
+#include <coxswain/tools/cox/supervisor/descendants.hpp>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
+using cox::test::Agent;
+using cox::test::ScratchFolder;
+using cox::test::Variable;
+using cox::tools::Command;
+using cox::tools::EnvironmentChanges;
+
+namespace {
+
+const std::string secret = "00112233445566778899aabbccddeeff";
+
+// For the scripts, which share the folder $OUT: as in world_supervisor_test.cpp.
+const std::string script_functions =
+    "P=$COX_WORLD_PROCESS; D=$OUT/$COX_WORLD_RESTART; mkdir -p $D; echo $$ > $D/draft$P; mv $D/draft$P $D/pid$P; "
+    "await() { while ! [ -e $D/$1 ]; do :; done; }; "
+    "await_gone() { await pid$1; while kill -0 $(cat $D/pid$1) 2> /dev/null; do :; done; }; ";
+
+using Words = std::vector<std::string>;
+
+/// A world with so many processes on each node. The agents are killed at the end, if they have not ended.
+class Nodes {
+ public:
+  Nodes(std::vector<std::size_t> processes, Words options, Words program)
+      : processes_(std::move(processes)), options_(std::move(options)), program_(std::move(program)) {}
+  Nodes(std::vector<std::size_t> processes, const std::string& script, Words options = {})
+      : Nodes(std::move(processes), std::move(options), {"/bin/sh", "-c", script_functions + script}) {}
+
+  /// Starts the agents of all nodes. That of node 0 listens on a free port.
+  Nodes& start() {
+    start_head();
+    for (std::size_t node = 1; node < processes_.size(); ++node) start(node);
+    return *this;
+  }
+  Agent& start_head(const EnvironmentChanges& changes = {}) {
+    start(0, changes);
+    const std::string before = " nodes at 127.0.0.1:";
+    agent(0).wait_for(before);
+    agent(0).wait_for(", at most ");
+    const std::string& err = agent(0).err();
+    const std::size_t begin = err.find(before) + before.size();
+    port_ = err.substr(begin, err.find(':', begin) - begin);
+    return agent(0);
+  }
+  Agent& start(std::size_t node, const EnvironmentChanges& changes = {}) {
+    std::vector<std::string> arguments{"run",
+                                       "--nodes",
+                                       std::to_string(processes_.size()),
+                                       "--node",
+                                       std::to_string(node),
+                                       "--leader",
+                                       "127.0.0.1:" + port_,
+                                       "--processes",
+                                       std::to_string(processes_[node]),
+                                       "--backoff",
+                                       "1ms",
+                                       "--backoff-max",
+                                       "1ms"};
+    arguments.insert(arguments.end(), options_.begin(), options_.end());
+    arguments.emplace_back("--");
+    arguments.insert(arguments.end(), program_.begin(), program_.end());
+    EnvironmentChanges all{{"COX_WORLD_TOKEN", secret}, {"OUT", folder_.path()}};
+    for (const auto& [name, value] : changes) all[name] = value;
+    agents_[node] = std::make_unique<Agent>(arguments, all);
+    return *agents_[node];
+  }
+
+  [[nodiscard]] Agent& agent(std::size_t node) { return *agents_.at(node); }
+  /// The exit codes of all agents, once they have ended.
+  [[nodiscard]] std::set<int> codes() {
+    std::set<int> all;
+    for (const auto& [node, agent] : agents_) all.insert(agent->end());
+    return all;
+  }
+  [[nodiscard]] std::string err(std::size_t node = 0) { return agent(node).err(); }
+  [[nodiscard]] std::string text(const std::string& file) const { return folder_.text(file); }
+  /// Blocks until a script has made the file.
+  void await(const std::string& file) const {
+    while (!std::filesystem::exists(folder_.path() + "/" + file)) std::this_thread::yield();
+  }
+  [[nodiscard]] std::uint16_t port() const { return static_cast<std::uint16_t>(std::stoul(port_)); }
+
+ private:
+  ScratchFolder folder_;
+  const std::vector<std::size_t> processes_;
+  const std::vector<std::string> options_;
+  const std::vector<std::string> program_;
+  std::string port_ = "0";
+  std::map<std::size_t, std::unique_ptr<Agent>> agents_;
+};
+
+std::vector<std::string> words_in(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+// Blocks until the process has ended. It may not be reaped yet, if its parent has ended, too.
+void await_end(const std::string& pid) {
+  const auto process = static_cast<pid_t>(std::stol(pid));
+  while (kill(process, 0) == 0 && !cox::tools::is_ending(process)) std::this_thread::yield();
+}
+
+const std::set<int> ended_well{0};
+
+}  // namespace
+
+TEST_CASE("Agents on several nodes start the processes of one world") {
+  Nodes nodes({2, 1, 3},
+              "echo $COX_WORLD_PROCESSES $COX_WORLD_LOCAL_PROCESS $COX_WORLD_LOCAL_PROCESSES $COX_WORLD_RESTART "
+              "$COX_RESTART $([ -S $COX_KEEPER ] && basename $COX_KEEPER) ${COX_LAST_FAULT-none} "
+              "$(basename $COX_FAULT_REPORT) $COX_WORLD_TOKEN $COX_WORLD_RUN $COX_WORLD > $OUT/words$P; "
+              "[ $P = 0 ] || await_gone 0");
+  CHECK(nodes.start().codes() == ended_well);
+  CHECK_THAT(nodes.err(), StartsWith("cox run: waits for 2 of 3 nodes at 127.0.0.1:" + std::to_string(nodes.port()) +
+                                     ": node 1, node 2, at most 5min\n"));
+  CHECK(cox::tools::lines_of(nodes.err()) == 1);
+  CHECK(nodes.err(1).empty());
+  const std::vector<std::string> first = words_in(nodes.text("words0"));
+  REQUIRE(first.size() == 11);
+  CHECK(first[8].size() == 32);
+  CHECK(first[8] != secret);
+  CHECK_THAT(first[10], StartsWith("leader://127.0.0.1:"));
+  const std::vector<std::pair<std::string, std::string>> places{{"0", "2"}, {"1", "2"}, {"0", "1"},
+                                                                {"0", "3"}, {"1", "3"}, {"2", "3"}};
+  for (std::size_t process = 0; process < places.size(); ++process) {
+    const auto& [local, count] = places[process];
+    std::vector<std::string> expected{
+        "6", local, count, "0", "0", "kept-" + local + "-1", "none", "fault-" + std::to_string(process) + ".json"};
+    expected.insert(expected.end(), first.begin() + 8, first.end());
+    CHECK(words_in(nodes.text("words" + std::to_string(process))) == expected);
+  }
+}
+
+TEST_CASE("Processes on several nodes compute what one process computes") {
+  const auto ranks_in = [](const std::string& text) {
+    std::multiset<std::string> lines;
+    std::istringstream stream(text);
+    for (std::string line; std::getline(stream, line);)
+      if (line.starts_with("rank ")) lines.insert(line);
+    return lines;
+  };
+  const auto expected = ranks_in(
+      cox::tools::Shell::run("COX_HOST_DEVICES=3 exec " + std::string(COX_WORLD_RANDOM_COLLECTIVES) + " work 3 2")
+          .output);
+  CHECK(expected.size() == 3);
+  const Variable devices("COX_HOST_DEVICES", "1");
+  Nodes nodes({1, 2}, std::string("exec ") + COX_WORLD_RANDOM_COLLECTIVES + " work 1 2 > $OUT/ranks$P");
+  CHECK(nodes.start().codes() == ended_well);
+  CHECK(ranks_in(nodes.text("ranks0") + nodes.text("ranks1") + nodes.text("ranks2")) == expected);
+}
+
+TEST_CASE("The exit code of all agents is that of the first process that failed on any node") {
+  Nodes nodes({1, 2}, "[ $P = 2 ] && exit 3; await_gone 2; [ $P = 0 ] && exit 5; exit 0");
+  CHECK(nodes.start().codes() == std::set<int>{3});
+  const std::string err = nodes.err();
+  CAPTURE(err);
+  CHECK_THAT(err,
+             ContainsSubstring("cox run: process 2 (pid " + words_in(nodes.text("0/pid2")).at(0) + " on node 1 ("));
+  CHECK_THAT(err, ContainsSubstring(") of '/bin/sh' ended with code 3; the others have 10s to end\n"));
+  CHECK_THAT(err, ContainsSubstring("cox run: process 0 (pid "));
+}
+
+TEST_CASE("Processes of all nodes that outlive the grace are ended") {
+  Nodes nodes({1, 1, 1},
+              "if [ $P = 1 ]; then await ready0; await ready2; exit 3; fi; "
+              "[ $P = 2 ] && trap '' TERM; echo > $D/ready$P; exec sleep 1000",
+              {"--grace", "10ms"});
+  nodes.start();
+  nodes.agent(0).wait_for("is sent SIGTERM");
+  kill(static_cast<pid_t>(std::stol(nodes.text("0/pid2"))), SIGKILL);  // 5 s before the agent does it
+  CHECK(nodes.codes() == std::set<int>{3});
+  CHECK_THAT(nodes.err(), ContainsSubstring("process 0 (pid ") && ContainsSubstring("process 2 (pid ") &&
+                              ContainsSubstring("has not ended within 10ms, and is sent SIGTERM\n"));
+}
+
+TEST_CASE("A world on several nodes is restarted as a whole, with the report of the fault that ended it") {
+  Nodes nodes({1, 1},
+              "echo $COX_WORLD_TOKEN > $D/token$P; "
+              "if [ $COX_RESTART = 1 ]; then cat $COX_LAST_FAULT > $D/last$P; exit; fi; "
+              R"~([ $P = 0 ] && await_gone 1 && exit 1; echo '{"name": "CUDA_ERROR_ASSERT", "code": 710, "call": )~"
+              R"~("launch", "suspects": []}' > $COX_FAULT_REPORT; exit 86)~");
+  CHECK(nodes.start().codes() == ended_well);
+  CHECK_THAT(nodes.err(), ContainsSubstring("ended with code 86: CUDA_ERROR_ASSERT (710) from launch, no suspect; "
+                                            "the others") &&
+                              ContainsSubstring("; restart 1 of all processes in 1ms (limit 10 within 1h)\n"));
+  CHECK_THAT(nodes.text("1/last0"), ContainsSubstring("CUDA_ERROR_ASSERT"));
+  CHECK(nodes.text("1/last0") == nodes.text("1/last1"));
+  CHECK(nodes.text("0/token0") == nodes.text("0/token1"));
+  CHECK(nodes.text("0/token0") != nodes.text("1/token0"));
+}
+
+TEST_CASE("When a process of another node is killed, the others are notified and end, and the world is restarted") {
+  const ScratchFolder folder;
+  Nodes nodes({1, 1, 1}, Words{"--on", "signal"}, Words{COX_WORLD_MEMBER, folder.path()});
+  CHECK(nodes.start().codes() == ended_well);
+  CAPTURE(nodes.err());
+  CHECK(folder.text("1") == "sum\nsum\n");
+  for (const char* other : {"0", "2"})
+    CHECK_THAT(folder.text(other), StartsWith("sum\n") && ContainsSubstring("process 1") && EndsWith("\nsum\n"));
+  CHECK_THAT(nodes.err(), ContainsSubstring("process 1 was ended by signal 9 (Killed); restart 1 of all processes"));
+}
+
+TEST_CASE("A node whose agent is killed has failed, and another agent of it takes part in the restart") {
+  Nodes nodes({1, 2, 1}, "echo > $D/ready$P; [ $COX_RESTART = 1 ] && exit 0; trap 'exit 1' TERM; while :; do :; done",
+              {"--grace", "0ms"});
+  nodes.start();
+  for (const char* ready : {"0/ready0", "0/ready1", "0/ready2", "0/ready3"}) nodes.await(ready);
+  nodes.agent(1).send(SIGKILL);
+  nodes.agent(0).wait_for("waits for 1 of 3 nodes at ");
+  await_end(nodes.text("0/pid1"));  // the processes have not outlived it
+  nodes.start(1);
+  CHECK(nodes.codes() == ended_well);
+  const std::string err = nodes.err();
+  CAPTURE(err);
+  CHECK_THAT(err, ContainsSubstring(") is lost: its connection has ended: ") && ContainsSubstring("process 1 (pid ") &&
+                      ContainsSubstring("process 2 (pid ") && ContainsSubstring(" is lost with its node") &&
+                      ContainsSubstring("process 1 is lost with its node; restart 1 of all processes in 1ms") &&
+                      ContainsSubstring(", at most 5min\n"));
+  CHECK_FALSE(nodes.text("1/ready3").empty());
+}
+
+TEST_CASE("A node that does not come back in time ends the world, and is named") {
+  Nodes nodes({1, 1, 1}, "echo > $D/ready$P; exec sleep 1000", {"--grace", "0ms", "--join-within", "300ms"});
+  nodes.start();
+  for (const char* ready : {"0/ready0", "0/ready1", "0/ready2"}) nodes.await(ready);
+  nodes.agent(2).send(SIGKILL);
+  CHECK(nodes.agent(0).end() == 87);
+  CHECK(nodes.agent(1).end() == 87);
+  const std::string end =
+      "cox run: the world ends, since these have not joined within 300ms: 1 of 3 nodes at 127.0.0.1:";
+  CHECK_THAT(nodes.err(), ContainsSubstring(end) && ContainsSubstring(": node 2 ("));
+  CHECK_THAT(nodes.err(1), ContainsSubstring(end) && ContainsSubstring(": node 2 ("));
+}
+
+TEST_CASE("A node that never comes ends the world, and an agent without node 0 ends") {
+  Nodes nodes({1, 1, 1}, "exit 0", {"--join-within", "200ms"});
+  nodes.start_head();
+  nodes.start(1);
+  CHECK(nodes.codes() == std::set<int>{87});
+  CHECK_THAT(nodes.err(), ContainsSubstring("1 of 3 nodes at ") && ContainsSubstring(": node 2\n"));
+  Agent& alone = nodes.start(2);  // the port is closed now
+  CHECK(alone.end() == 87);
+  CHECK_THAT(alone.err(), ContainsSubstring(" cannot be reached within 200ms: Connection refused\n"));
+}
+
+TEST_CASE("When the agent of node 0 is killed, the others kill their processes and end with code 87") {
+  Nodes nodes({1, 1, 1}, "echo > $D/ready$P; trap '' TERM; exec sleep 1000");
+  nodes.start();
+  for (const char* ready : {"0/ready0", "0/ready1", "0/ready2"}) nodes.await(ready);
+  nodes.agent(0).send(SIGKILL);
+  for (const std::size_t node : {1U, 2U}) {
+    CHECK(nodes.agent(node).end() == 87);
+    CHECK_THAT(nodes.err(node), ContainsSubstring("cox run: the agent of node 0 at 127.0.0.1:") &&
+                                    ContainsSubstring("is lost: its connection has ended: ") &&
+                                    ContainsSubstring("; the processes of this node are killed\n"));
+    await_end(nodes.text("0/pid" + std::to_string(node)));
+  }
+}
+
+TEST_CASE("An agent that is silent is lost, and ends when it finds that") {
+  const Variable heartbeat("COX_WORLD_HEARTBEAT", "20ms");
+  const Variable silence("COX_WORLD_SILENCE", "300ms");
+  Nodes nodes({1, 1}, "echo > $D/ready$P; exec sleep 1000", {"--grace", "0ms", "--restarts", "0"});
+  nodes.start();
+  nodes.await("0/ready0");
+  nodes.await("0/ready1");
+  nodes.agent(1).send(SIGSTOP);
+  CHECK(nodes.agent(0).end() == 87);
+  CHECK_THAT(nodes.err(), ContainsSubstring(") is lost: it has been silent for ") &&
+                              ContainsSubstring("ms (setting world.silence)\n"));
+  nodes.agent(1).send(SIGCONT);
+  CHECK(nodes.agent(1).end() == 87);
+  await_end(nodes.text("0/pid1"));
+}
+
+TEST_CASE("When the agent of node 0 is silent, the others end") {
+  const Variable heartbeat("COX_WORLD_HEARTBEAT", "20ms");
+  const Variable silence("COX_WORLD_SILENCE", "300ms");
+  Nodes nodes({1, 1}, "echo > $D/ready$P; exec sleep 1000", {"--grace", "0ms", "--restarts", "0"});
+  nodes.start();
+  nodes.await("0/ready0");
+  nodes.await("0/ready1");
+  nodes.agent(0).send(SIGSTOP);
+  CHECK(nodes.agent(1).end() == 87);
+  CHECK_THAT(nodes.err(1), ContainsSubstring("is lost: it has been silent for "));
+  nodes.agent(0).send(SIGCONT);
+  CHECK(nodes.agent(0).end() == 87);
+}
+
+TEST_CASE("An agent with another token, or of another world, is refused, and the world starts without it") {
+  Nodes nodes({1, 1}, "exit 0");
+  nodes.start_head();
+  Agent& other = nodes.start(1, {{"COX_WORLD_TOKEN", "ff112233445566778899aabbccddeeff"}});
+  CHECK(other.end() == 2);
+  CHECK_THAT(other.err(), ContainsSubstring(" refuses this one: its token is not that of this world\n"));
+  const auto refused = [&](const std::string& count, const std::string& node) {
+    Agent agent({"run", "--nodes", count, "--node", node, "--leader", "127.0.0.1:" + std::to_string(nodes.port()), "--",
+                 "true"},
+                {{"COX_WORLD_TOKEN", secret}});
+    CHECK(agent.end() == 2);
+    return agent.err();
+  };
+  CHECK_THAT(refused("3", "1"), ContainsSubstring("it expects 3 nodes, node 0 expects 2\n"));
+  CHECK_THAT(refused("3", "2"), ContainsSubstring("it expects 3 nodes, node 0 expects 2\n"));
+  nodes.start(1);
+  CHECK(nodes.codes() == ended_well);
+  CHECK_THAT(nodes.err(), ContainsSubstring("cox run: refuses an agent at 127.0.0.1: its token is not that of this "
+                                            "world\n"));
+}
+
+TEST_CASE("A second agent of a node waits until the first one is lost, and needs as many processes") {
+  Nodes nodes({1, 1}, "[ $P = 1 ] && [ $COX_RESTART = 0 ] && { echo > $D/ready; exec sleep 1000; }; exit 0",
+              {"--grace", "0ms"});
+  nodes.start();
+  nodes.await("0/ready");
+  const Words second{"run", "--nodes", "2", "--node", "1", "--leader", "127.0.0.1:" + std::to_string(nodes.port())};
+  const auto start = [&](Words options) {
+    options.insert(options.begin(), second.begin(), second.end());
+    options.insert(options.end(), {"--", "true"});
+    return std::make_unique<Agent>(options, EnvironmentChanges{{"COX_WORLD_TOKEN", secret}});
+  };
+  const std::string first = ") has joined already: its agent has pid " + std::to_string(nodes.agent(1).id());
+  const auto late = start({"--join-within", "100ms"});
+  CHECK(late->end() == 87);
+  CHECK_THAT(late->err(), ContainsSubstring(first + "; waits until it is lost, at most 100ms\n") &&
+                              ContainsSubstring(" cannot be reached within 100ms: node 1 (") && EndsWith(first + "\n"));
+  const auto other = start({"--processes", "2"});
+  CHECK(other->end() == 2);
+  CHECK_THAT(other->err(), ContainsSubstring(") had 1 processes before, and has 2 now\n"));
+  const auto next = start({});
+  next->wait_for(first);
+  nodes.agent(1).send(SIGKILL);
+  CHECK(next->end() == 0);
+  CHECK(nodes.agent(0).end() == 0);
+}
+
+TEST_CASE("A connection that sends no message of an agent ends, and nothing else does") {
+  Nodes nodes({1, 1}, "exit 0");
+  nodes.start_head();
+  boost::asio::io_context io;
+  const boost::asio::ip::tcp::endpoint head(boost::asio::ip::address_v4::loopback(), nodes.port());
+  for (const std::string& bytes :
+       {std::string("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), std::string("\xff\xff\xff\xff", 4), std::string(4, '\0'),
+        std::string("\x05\0\0\0\x01OOXN", 9), std::string("\x01\0\0\0\x06", 5) /* a heartbeat */}) {
+    boost::asio::ip::tcp::socket socket(io);
+    socket.connect(head);
+    boost::asio::write(socket, boost::asio::buffer(bytes));
+    char received = 0;
+    boost::system::error_code ended;
+    socket.read_some(boost::asio::buffer(&received, 1), ended);  // blocks until the head has closed it
+    CHECK(ended);
+  }
+  boost::asio::ip::tcp::socket silent(io);
+  silent.connect(head);
+  nodes.start(1);
+  CHECK(nodes.codes() == ended_well);
+  CHECK(cox::tools::lines_of(nodes.err()) == 1);
+}
+
+TEST_CASE("A signal to any agent reaches all processes of the world once, which is then not restarted") {
+  for (const std::vector<std::size_t>& to : {std::vector<std::size_t>{0}, {1}, {0, 1, 2}}) {
+    CAPTURE(to);
+    // The first process to be sent it leaves the others time to be sent it again.
+    Nodes nodes({1, 1, 1},
+                "trap 'echo term >> $OUT/got$P; kill -9 $!; await got0; await got1; await got2; exit 86' TERM; "
+                "D=$OUT; sleep 60 & echo > $D/ready$P; wait");
+    nodes.start();
+    for (const char* ready : {"ready0", "ready1", "ready2"}) nodes.await(ready);
+    for (const std::size_t node : to) nodes.agent(node).send(SIGTERM);
+    CHECK(nodes.codes() == std::set<int>{86});
+    CHECK(cox::tools::lines_of(nodes.err()) == 1);
+    for (const char* got : {"got0", "got1", "got2"}) CHECK(nodes.text(got) == "term\n");
+  }
+}
+
+TEST_CASE("A signal to an agent that waits for other nodes ends all agents") {
+  Nodes nodes({1, 1, 1}, "exit 0");
+  nodes.start_head();
+  nodes.start(1);
+  const std::string head = std::to_string(nodes.agent(0).id());
+  while (Command::run({"run", "--status", head}).out.find(", agent pid ") == std::string::npos)
+    std::this_thread::yield();
+  nodes.agent(1).send(SIGTERM);
+  CHECK(nodes.codes() == std::set<int>{128 + SIGTERM});
+}
+
+TEST_CASE("A program that cannot be run on a node ends the world with 127") {
+  const ScratchFolder folder;
+  const std::string program = folder.path() + "/program";
+  Nodes nodes({1, 1}, Words{}, Words{"/bin/sh", "-c", "exec sleep 1000"});
+  nodes.start_head();
+  Agent agent(
+      {"run", "--nodes", "2", "--node", "1", "--leader", "127.0.0.1:" + std::to_string(nodes.port()), "--", program},
+      {{"COX_WORLD_TOKEN", secret}});
+  CHECK(agent.end() == 127);
+  CHECK(nodes.codes() == std::set<int>{127});
+  CHECK_THAT(nodes.err(), ContainsSubstring("cox run: cannot start '/bin/sh': node 1 (") &&
+                              ContainsSubstring("): No such file or directory\n"));
+  CHECK(agent.err() == "cox run: cannot start '" + program + "': No such file or directory\n");
+}
+
+TEST_CASE("Kept memory of the processes of several nodes has the agreed contents, whichever is killed") {
+  const ScratchFolder folder;
+  Nodes nodes({1, 1}, Words{"--restarts", "1000", "--on", "signal", "--grace", "500ms"},
+              Words{COX_KEPT_WORLD_WORKER, "double", "5", "4", folder.path()});
+  CHECK(nodes.start().codes() == ended_well);
+  CAPTURE(nodes.err(), folder.text("0"), folder.text("1"));
+  CHECK_THAT(nodes.err(), ContainsSubstring(" of kept memory\n"));
+  std::istringstream found(folder.text("1"));
+  std::uint64_t agreed = 0;
+  for (std::string word; found >> word;)
+    if (word == "agreed") found >> agreed;
+  CHECK(agreed > 0);
+}
+
+TEST_CASE("The agents report the nodes, and what each runs") {
+  Nodes nodes({1, 2}, "echo > $D/ready$P; trap 'exit 0' TERM; while :; do :; done");
+  nodes.start();
+  for (const char* ready : {"0/ready0", "0/ready1", "0/ready2"}) nodes.await(ready);
+  const auto ask = [&](const std::vector<std::string>& what, std::size_t node) {
+    std::vector<std::string> arguments = what;
+    arguments.push_back(std::to_string(nodes.agent(node).id()));
+    return Command::run(arguments).out;
+  };
+  const auto pid = [&](const char* process) { return words_in(nodes.text("0/pid" + std::string(process))).at(0); };
+  CHECK_THAT(ask({"run", "--status"}, 0),
+             ContainsSubstring("program: /bin/sh, 3 processes on 2 nodes (" + pid("0") + " on this one), run for") &&
+                 ContainsSubstring("node 1: ") &&
+                 ContainsSubstring(", agent pid " + std::to_string(nodes.agent(1).id()) + ", 2 processes (" + pid("1") +
+                                   ", " + pid("2") + ")\n"));
+  CHECK_THAT(ask({"run", "--status"}, 1),
+             ContainsSubstring("program: /bin/sh, node 1 of 2, led by node 0 at 127.0.0.1:") &&
+                 ContainsSubstring("processes 1 to 2 (" + pid("1") + ", " + pid("2") + ")\nkept memory: none\n"));
+  CHECK_THAT(ask({"world"}, 0), ContainsSubstring("a world of 3 processes, of which 0 have joined\n"));
+  CHECK_THAT(ask({"world"}, 1), ContainsSubstring("leads the world; run this there\n"));
+  nodes.agent(1).send(SIGTERM);
+  CHECK(nodes.codes() == ended_well);
+}
+
+TEST_CASE("Several nodes have no successors and no standby") {
+  const Variable variable("COX_WORLD_TOKEN", secret);
+  const auto run = [](const char* option) {
+    return Command::run({"run", "--nodes", "2", "--node", "0", "--leader", "127.0.0.1:0", option, "--", "true"}).err;
+  };
+  CHECK_THAT(run("--successors"), ContainsSubstring("--successors is for one node"));
+  CHECK_THAT(run("--standby"), ContainsSubstring("--standby is for one process"));
+}
