@@ -47,9 +47,11 @@ class World {
   /// the time of the options; the others for a moment. Idempotent.
   void leave() noexcept;
 
-  /// Blocks until each process that is gone has a successor, at most for this time. Returns whether that is so. Then
-  /// communicators with those processes can be renewed (ensure_init_collective). Only a leader that takes no part in
-  /// the world accepts successors (`cox run`, WorldLeader). Throws CollectiveError WorldGone.
+  /// Blocks until each process that is known to be gone has a successor, at most for this time. Returns whether that is
+  /// so. Then communicators with those processes can be renewed (ensure_init_collective). That, or the next operation,
+  /// can fail with ProcessGone again: a process can end at any time, and an error can name one that this process is
+  /// told of a moment later. Then call this again. Only a leader that takes no part in the world accepts successors
+  /// (`cox run`, WorldLeader). Throws CollectiveError WorldGone.
   [[nodiscard]] bool wait_for_successors(std::chrono::nanoseconds time) const;
 
   /// The number of this process, from 0, and how many there are.

@@ -40,15 +40,18 @@ class Worker {
   explicit Worker(std::string file) : file_(std::move(file)) {}
 
   int run() {
+    bool has_failed = false;
     while (!is_done_) {
       try {
+        if (has_failed) recover();
+        has_failed = false;
         step();
         std::printf("step\n");
         std::fflush(stdout);
       } catch (...) {
         const auto* const error = cox::find_cause<cox::CollectiveError>(std::current_exception());
         if (error == nullptr || error->kind() != Kind::ProcessGone) throw;
-        recover();
+        has_failed = true;  // also if a process ends during the recovery
       }
     }
     world_.leave();
