@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 /// How messages are turned into bytes and back: numbers are little endian, without padding; texts and lists begin with
@@ -146,5 +147,38 @@ class MessageReader {
 
   std::span<const std::byte> rest_;
 };
+
+/// The number of the alternative, from 1, then its members, which `members(writer, alternative)` writes. Throws
+/// MalformedMessage, std::bad_alloc.
+template <class Variant, class Members>
+[[nodiscard]] std::vector<std::byte> encode_variant(const Variant& message, const Members& members) {
+  MessageWriter writer;
+  writer.number(static_cast<std::uint8_t>(message.index() + 1));
+  std::visit([&](const auto& alternative) { members(writer, alternative); }, message);
+  return writer.take();
+}
+
+template <class Variant, class Alternative, class Members>
+[[nodiscard]] Variant decode_alternative(MessageReader& reader, const Members& members) {
+  Alternative alternative;
+  members(reader, alternative);
+  reader.require_end();
+  return alternative;
+}
+
+/// The message that encode_variant() has encoded; `members(reader, alternative)` reads its members. Throws
+/// MalformedMessage, std::bad_alloc.
+template <class Variant, class Members>
+[[nodiscard]] Variant decode_variant(std::span<const std::byte> encoded, const Members& members) {
+  constexpr auto decoders = []<std::size_t... numbers>(std::index_sequence<numbers...>) {
+    return std::array{&decode_alternative<Variant, std::variant_alternative_t<numbers, Variant>, Members>...};
+  }(std::make_index_sequence<std::variant_size_v<Variant>>());
+  if (encoded.size() > max_frame) malformed("it has more than 1 MiB");
+  MessageReader reader(encoded);
+  std::uint8_t number = 0;
+  reader.number(number);
+  if (number == 0 || number > decoders.size()) malformed("an unknown type");
+  return decoders[number - 1U](reader, members);
+}
 
 }  // namespace cox::detail::world

@@ -222,37 +222,13 @@ void code(Coder& coder, M& message) {
   coder.number(message.id);
 }
 
-template <class T>
-Message decode_as(MessageReader& reader) {
-  T message;
-  code(reader, message);
-  reader.require_end();
-  return message;
-}
-
-template <std::size_t... types>
-constexpr auto make_decoders(std::index_sequence<types...>) {
-  return std::array{&decode_as<std::variant_alternative_t<types, Message>>...};
-}
-constexpr auto decoders = make_decoders(std::make_index_sequence<std::variant_size_v<Message>>());
+constexpr auto code_alternative = [](auto& coder, auto& message) { code(coder, message); };
 
 }  // namespace
 
-std::vector<std::byte> encode(const Message& message) {
-  MessageWriter writer;
-  writer.number(static_cast<std::uint8_t>(message.index() + 1));
-  std::visit([&](const auto& its) { code(writer, its); }, message);
-  return writer.take();
-}
+std::vector<std::byte> encode(const Message& message) { return encode_variant(message, code_alternative); }
 
-Message decode(std::span<const std::byte> frame) {
-  if (frame.size() > max_frame) malformed("it has more than 1 MiB");
-  MessageReader reader(frame);
-  std::uint8_t type = 0;
-  reader.number(type);
-  if (type == 0 || type > decoders.size()) malformed("an unknown type");
-  return decoders[type - 1U](reader);
-}
+Message decode(std::span<const std::byte> frame) { return decode_variant<Message>(frame, code_alternative); }
 
 void cut(std::string& text, std::size_t most) { text.resize(length_up_to(text, most)); }
 

@@ -716,7 +716,7 @@ TEST_CASE("What is in flight when NCCL fails to make its communicators ends as i
   CHECK(bench.misuse().empty());
 }
 
-TEST_CASE("T8: what is in flight while NCCL makes its communicators is told and ended at once when it is given up") {
+TEST_CASE("T8: an abort while NCCL creates its communicators notifies and ends what is in flight at once") {
   Bench bench(100ms);
   REQUIRE(bench.open());
   bench.hold_creation(true);

@@ -139,7 +139,7 @@ int measure_cold_starts(Options options, std::size_t ranks) {
   options.own_arguments = {"--cuda", "--cold", "--gpus", std::to_string(ranks)};
   const std::string figure = "F19";
   const std::string first_small = "first all_reduce of 64 B in a process";
-  const std::string embedded = "f32, whose kernels are in the library if it was built with nvcc; F19: at most 150 ms";
+  const std::string embedded = "f32: its kernels are in the library if it was built with nvcc; F19: at most 150 ms";
   std::vector<std::string> fill{"--sample", figure + ' ' + first_small, "compiled"};
   fill.insert(fill.end(), options.own_arguments.begin(), options.own_arguments.end());
   const std::vector<Metric> metrics{{"call to result", "ms"}, {"the next one", "ms"}, {"opening the devices", "ms"}};

@@ -58,7 +58,7 @@ class GpuSteps {
   }
 
  private:
-  static constexpr std::size_t steps_between_syncs = 64;  // fewer than the commits whose values a supervisor holds
+  static constexpr std::size_t steps_between_syncs = 64;  // the supervisor holds the values of more commits
 
   void step() {
     ++number_;

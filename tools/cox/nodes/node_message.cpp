@@ -113,35 +113,16 @@ void code(Coder& coder, M& message) {
   coder.text(message.text, max_text);
 }
 
-template <class T>
-NodeMessage decode_as(MessageReader& reader) {
-  T message;
-  code(reader, message);
-  reader.require_end();
-  return message;
-}
-
-template <std::size_t... types>
-constexpr auto make_decoders(std::index_sequence<types...>) {
-  return std::array{&decode_as<std::variant_alternative_t<types, NodeMessage>>...};
-}
-constexpr auto decoders = make_decoders(std::make_index_sequence<std::variant_size_v<NodeMessage>>());
+constexpr auto code_alternative = [](auto& coder, auto& message) { code(coder, message); };
 
 }  // namespace
 
 std::vector<std::byte> encode(const NodeMessage& message) {
-  MessageWriter writer;
-  writer.number(static_cast<std::uint8_t>(message.index() + 1));
-  std::visit([&](const auto& its) { code(writer, its); }, message);
-  return writer.take();
+  return detail::world::encode_variant(message, code_alternative);
 }
 
 void decode_into(NodeMessage& message, std::span<const std::byte> encoded) {
-  MessageReader reader(encoded);
-  std::uint8_t type = 0;
-  reader.number(type);
-  if (type == 0 || type > decoders.size()) malformed("an unknown type");
-  message = decoders[type - 1U](reader);
+  message = detail::world::decode_variant<NodeMessage>(encoded, code_alternative);
 }
 
 }  // namespace cox::tools
