@@ -232,8 +232,8 @@ class Bench {
     ~Opened() override { --bench_.opened; }
     // Kernels that wait for other ranks end.
     void abort() noexcept override {
-      ++bench_.given_up;
       bench_.end_all();
+      ++bench_.given_up;
     }
     [[nodiscard]] CUstream_st* stream(std::size_t) const noexcept override { return nullptr; }
     [[nodiscard]] void* scratch(std::size_t rank) const noexcept override { return scratch_[rank].data(); }
