@@ -49,6 +49,8 @@ Leader::Fault Leader::receive(std::uint16_t process, Message message, Time now) 
     fault = on(process, *mark);
   } else if (const auto* const noted = std::get_if<MarkNoted>(&message)) {
     fault = on(process, *noted);
+  } else if (const auto* const check = std::get_if<LinkCheck>(&message)) {
+    fault = on(process, *check);
   } else if (const auto* const bye = std::get_if<Bye>(&message)) {
     gone(process, Kind::ProcessGone,
          bye->text.empty() ? "it has left the world" : "it has left the world: " + bye->text);

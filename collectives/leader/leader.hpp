@@ -48,15 +48,12 @@ struct Outgoing {
 /// - An operation is refused for all member processes if one refuses it, if the fingerprints of two differ (Mismatch),
 ///   or if an Ask would make operations wait for each other in a cycle (WouldDeadlock). Later ones are not affected.
 /// - A break ends an instance, for all its member processes: a process breaks or closes it, a process is gone or
-/// absent,
-///   or an operation is overdue (Timeout). No operation that was released is among those that end.
+///   absent, or an operation is overdue (Timeout). No operation that was released is among those that end.
 /// - The creation of NCCL's communicators is an operation of a sequence of its own. So no process enters NCCL before
-/// all
-///   member processes are ready, and the creation has its turn: each process has launched everything with an earlier
-///   turn, and nothing with a later one.
+///   all member processes are ready, and the creation has its turn: each process has launched everything with an
+///   earlier turn, and nothing with a later one.
 /// - A Share is passed on to the other member processes. So is a Mark; its sender gets a MarkNoted when all of them
-/// have
-///   noted it, or are gone.
+///   have noted it, or are gone. A LinkCheck is passed on to the process that it names.
 /// - An operation is overdue at the deadline of its first Ask. The missing processes are asked what they are doing, and
 ///   the instance breaks when they have answered, or LeaderOptions::answer_time later, unless all have asked by then.
 ///
@@ -205,6 +202,7 @@ class Leader {
   [[nodiscard]] Fault on(std::uint16_t process, Share& message);
   [[nodiscard]] Fault on(std::uint16_t process, Mark& message);
   [[nodiscard]] Fault on(std::uint16_t process, const MarkNoted& message);
+  [[nodiscard]] Fault on(std::uint16_t process, const LinkCheck& message);
   [[nodiscard]] Fault find_others(std::uint16_t process, const OperationOfAll& of,
                                   std::set<std::uint16_t>& others) const;
   void finish_if_noted(std::uint64_t mark);

@@ -53,6 +53,16 @@ Leader::Fault Leader::on(std::uint16_t process, const MarkNoted& message) {
   return std::nullopt;
 }
 
+Leader::Fault Leader::on(std::uint16_t process, const LinkCheck& message) {
+  if (message.process >= processes_.size() || message.process == process)
+    return fmt::format("it checks its link to process {}", message.process);
+  if (!processes_[message.process].is_present) return std::nullopt;  // the sender will learn that
+  LinkCheck passed_on = message;
+  passed_on.process = process;
+  send(message.process, passed_on);
+  return std::nullopt;
+}
+
 void Leader::finish_if_noted(std::uint64_t mark) {
   const auto found = marks_.find(mark);
   if (!found->second.missing.empty()) return;

@@ -222,6 +222,17 @@ void code(Coder& coder, M& message) {
   coder.number(message.id);
 }
 
+template <class Coder, Is<LinkCheck> M>
+void code(Coder& coder, M& message) {
+  auto kind = static_cast<std::uint8_t>(message.kind);
+  coder.number(kind);
+  if (kind > static_cast<std::uint8_t>(LinkCheck::Kind::Broken)) malformed("an unknown check of a link");
+  if constexpr (!std::is_const_v<M>) message.kind = static_cast<LinkCheck::Kind>(kind);
+  coder.number(message.process);
+  coder.number(message.restart);
+  coder.number(message.bytes);
+}
+
 constexpr auto code_alternative = [](auto& coder, auto& message) { code(coder, message); };
 
 }  // namespace

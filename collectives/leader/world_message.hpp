@@ -332,9 +332,25 @@ struct MarkNoted {
   friend bool operator==(const MarkNoted&, const MarkNoted&) = default;
 };
 
+/// About the data link between two processes, which forwards nothing any more: see Stall. The leader passes it on to
+/// `process`, and replaces that by the sender.
+struct LinkCheck {
+  enum class Kind : std::uint8_t {
+    Asks,   ///< The sender waits for inputs, and nothing arrives.
+    Sent,   ///< The answer: `bytes` were sent on the link.
+    Broken  ///< They have not arrived. The sender ends the link, and `process` must do so, too.
+  };
+  Kind kind = Kind::Asks;
+  std::uint16_t process = 0;
+  std::uint32_t restart = 0;  ///< ProcessFacts::restart of `process`: another one ignores the message.
+  std::uint64_t bytes = 0;
+
+  friend bool operator==(const LinkCheck&, const LinkCheck&) = default;
+};
+
 using Message = std::variant<Hello, Rejected, Welcome, Heartbeat, Bye, Open, Ask, Refuse, Break, Progress, Close,
                              Answer, Release, Refused, Broken, Why, Gone, Joined, DataHello, Inputs, AbortedOperation,
-                             Connected, Share, Mark, MarkNoted>;
+                             Connected, Share, Mark, MarkNoted, LinkCheck>;
 
 /// The message as bytes: one for its type (its place in Message, plus 1), then its members in their order, little
 /// endian, without padding. Texts and lists begin with their length. Throws MalformedMessage if it is larger than its

@@ -19,8 +19,9 @@ constexpr std::size_t discard_bytes = std::size_t{64} * 1024;
 
 }  // namespace
 
-DataLink::DataLink(Socket socket)
+DataLink::DataLink(Socket socket, BytesBefore before)
     : socket_(std::move(socket)),
+      before_(before),
       queue_(socket_.native_handle(),
              {.wait_writable = [this] { wait_writable(); }, .flush_later = [this] { flush_later(); }}) {
   set_options(socket_);
@@ -67,6 +68,7 @@ void DataLink::close() noexcept {
 }
 
 void DataLink::end(const std::string& why) {
+  if (closed_) return;
   const auto ended = std::move(handlers_.ended);
   close();
   if (ended) ended(why);
@@ -103,6 +105,7 @@ void DataLink::read() {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return wait_readable();
       return end(std::system_category().message(errno));
     }
+    received_ += static_cast<std::uint64_t>(got);
     begin_ = 0;
     end_ = is_small ? static_cast<std::size_t>(got) : 0;
     if (!is_small) target_ = target_.subspan(static_cast<std::size_t>(got));

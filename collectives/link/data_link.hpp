@@ -41,7 +41,13 @@ class DataLink : public std::enable_shared_from_this<DataLink> {
     std::function<void(const std::string& why)> ended;
   };
 
-  explicit DataLink(Socket socket);
+  /// What both ends have exchanged on the connection before counts for sent_bytes() and received_bytes().
+  struct BytesBefore {
+    std::uint64_t sent;
+    std::uint64_t received;
+  };
+
+  explicit DataLink(Socket socket, BytesBefore before = {0, 0});
   DataLink(const DataLink&) = delete;
   DataLink& operator=(const DataLink&) = delete;
   ~DataLink();
@@ -52,6 +58,14 @@ class DataLink : public std::enable_shared_from_this<DataLink> {
   /// The answer to `place` may be another one now. Any thread.
   void resume() noexcept;
   void close() noexcept;
+  /// Ends the connection, and reports the reason to the handler.
+  void end(const std::string& why);
+
+  /// Bytes that were sent on the connection, and received on it, since it was made.
+  [[nodiscard]] std::uint64_t sent_bytes() const noexcept { return before_.sent + queue_.sent_bytes(); }
+  [[nodiscard]] std::uint64_t received_bytes() const noexcept { return before_.received + received_; }
+  /// Whether it reads what comes next: it does not wait for the place of inputs.
+  [[nodiscard]] bool is_reading() const noexcept { return !closed_ && !waits_for_place_; }
 
  private:
   enum class Reading : std::uint8_t { Length, Frame, Bytes };
@@ -63,14 +77,15 @@ class DataLink : public std::enable_shared_from_this<DataLink> {
   [[nodiscard]] bool read_message();
   [[nodiscard]] bool find_place();
   [[nodiscard]] bool next_part();
-  void end(const std::string& why);
 
   Socket socket_;
+  const BytesBefore before_;
   SendQueue queue_;
   Handlers handlers_;
   std::vector<std::byte> bytes_;  // that were read together; those from begin_ to end_ have no place yet
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  std::uint64_t received_ = 0;
   Reading reading_ = Reading::Length;
   std::array<std::byte, length_bytes> length_{};
   std::vector<std::byte> frame_;

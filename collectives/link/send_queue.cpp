@@ -147,7 +147,10 @@ void SendQueue::send_first_item(std::vector<std::function<void()>>& done) {
 
 // How many bytes a call has sent; waits, or breaks the connection, if it has failed.
 std::size_t SendQueue::count_sent(ssize_t sent, int error) noexcept {
-  if (sent >= 0) return static_cast<std::size_t>(sent);
+  if (sent >= 0) {
+    sent_bytes_.fetch_add(static_cast<std::uint64_t>(sent), std::memory_order_relaxed);
+    return static_cast<std::size_t>(sent);
+  }
   if (error == EAGAIN || error == EWOULDBLOCK)
     call_back(callbacks_.wait_writable);
   else if (error != EINTR)

@@ -51,6 +51,8 @@ class SendQueue {
   /// after this returns, and their `sent` is not called, unless it is being called now. If there is no memory for the
   /// copy, the connection is broken.
   void withdraw(std::uint64_t key) noexcept;
+  /// Bytes that the socket has taken so far.
+  [[nodiscard]] std::uint64_t sent_bytes() const noexcept { return sent_bytes_.load(std::memory_order_relaxed); }
   /// Sends nothing more. The socket is not used after this returns. Returns the items that were not sent, of which the
   /// first may have been sent partly.
   std::deque<Item> close() noexcept;
@@ -75,6 +77,7 @@ class SendQueue {
   std::vector<std::byte> copies_;  // of small items, to be sent before items_
   std::size_t copies_sent_ = 0;    // bytes of copies_ that were sent
   std::uint64_t removed_ = 0;      // items that were taken from items_ to be sent
+  std::atomic<std::uint64_t> sent_bytes_{0};
   Clock::time_point last_sent_{};
   bool is_sending_ = false;   // a thread is in send_some()
   bool uses_socket_ = false;  // it sends copies_, without the lock

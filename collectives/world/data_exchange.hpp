@@ -40,6 +40,8 @@ class DataExchange final : public RankExchange {
 
   void add(std::uint16_t process, std::shared_ptr<DataLink> link);
   [[nodiscard]] bool has(std::uint16_t process) const;
+  /// The link to a process; nullptr if there is none.
+  [[nodiscard]] std::shared_ptr<DataLink> link(std::uint16_t process) const;
   /// Whether an operation waits for inputs of the process.
   [[nodiscard]] bool awaits(std::uint16_t process) const;
   /// The link to the successor of a process. Operations of `ended` and of earlier epochs, which its predecessor has not
@@ -80,7 +82,6 @@ class DataExchange final : public RankExchange {
   void note_expected(const OperationOfAll& name);
   void forget_aborted(const SequenceName& sequence, std::uint64_t epoch);
   void erase_if_done(std::map<OperationOfAll, Active, ByName>::iterator at, std::shared_ptr<Operation>& erased);
-  [[nodiscard]] std::shared_ptr<DataLink> link(std::uint16_t process) const;
 
   const NameOf name_of_;
   const Ended ended_;

@@ -336,18 +336,20 @@ void WorldSession::connect_data_to(std::uint16_t process) {
   socket->async_connect(
       Tcp::endpoint(at, facts.data_port), [this, socket, frame, fail, process](const error_code& error) {
         if (error) return fail(error);
-        boost::asio::async_write(*socket, boost::asio::buffer(*frame),
-                                 [this, socket, frame, fail, process](const error_code& unsent, std::size_t) {
-                                   if (unsent) return fail(unsent);
-                                   boost::asio::async_read(
-                                       *socket, boost::asio::buffer(*frame),
-                                       [this, socket, frame, fail, process](const error_code& unheard, std::size_t) {
-                                         if (unheard) return fail(unheard);
-                                         if (!is_data_hello_of(process, *frame))
-                                           return fail(boost::asio::error::connection_refused);
-                                         exchange_.add(process, std::make_shared<DataLink>(std::move(*socket)));
-                                       });
-                                 });
+        boost::asio::async_write(
+            *socket, boost::asio::buffer(*frame),
+            [this, socket, frame, fail, process](const error_code& unsent, std::size_t) {
+              if (unsent) return fail(unsent);
+              boost::asio::async_read(
+                  *socket, boost::asio::buffer(*frame),
+                  [this, socket, frame, fail, process](const error_code& unheard, std::size_t) {
+                    if (unheard) return fail(unheard);
+                    if (!is_data_hello_of(process, *frame)) return fail(boost::asio::error::connection_refused);
+                    exchange_.add(process, std::make_shared<DataLink>(
+                                               std::move(*socket), DataLink::BytesBefore{.sent = frame->size(),
+                                                                                         .received = frame->size()}));
+                  });
+            });
       });
 }
 
@@ -402,9 +404,11 @@ void WorldSession::accept_data_of(const DataHello& hello, Tcp::socket socket) {
   const bool is_first = !is_running_ && hello.process > own_ && !exchange_.has(hello.process) && !is_successor_;
   const bool is_of_successor = !is_first && hello.process != own_ && hello.restart > facts_[hello.process].restart;
   if (!is_first && !is_of_successor) return;
-  const auto link = std::make_shared<DataLink>(std::move(socket));
-  static_cast<void>(link->queue().push(
-      {.head = frame_of(DataHello{.token = token_, .process = own_, .restart = options_.place.restart})}));
+  const std::vector<std::byte> answer =
+      frame_of(DataHello{.token = token_, .process = own_, .restart = options_.place.restart});
+  const auto link =
+      std::make_shared<DataLink>(std::move(socket), DataLink::BytesBefore{.sent = 0, .received = answer.size()});
+  static_cast<void>(link->queue().push({.head = answer}));
   if (is_first) return exchange_.add(hello.process, link);
   const auto [at, is_new] = of_successors_.try_emplace(hello.process, SuccessorLink{hello.restart, link});
   if (is_new) return;

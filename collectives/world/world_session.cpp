@@ -49,6 +49,7 @@ WorldSession::WorldSession(SessionOptions options, Sequencer& sequencer)
       max_ahead_(options_.max_ahead),
       why_gone_(options_.place.processes),
       has_data_ended_(options_.place.processes),
+      stalls_(options_.place.processes),
       is_gone_(options_.place.processes),
       is_missing_(options_.place.processes),
       polling_([this](Time) {
@@ -134,6 +135,7 @@ void WorldSession::handle(Message message) {
     if (joined->process < facts_.size()) note_joined(joined->process, std::move(joined->facts));
     return;
   }
+  if (const auto* const check = std::get_if<LinkCheck>(&message)) return answer(*check);
   if (marks_.handle(message)) return;
   if (!follower_.handle(message))
     lose_world("the leader has released an operation that this process has not submitted");
@@ -159,6 +161,7 @@ void WorldSession::note_joined(std::uint16_t process, ProcessFacts facts) {
     facts_[process] = std::move(facts);
   }
   why_gone_[process] = nullptr;
+  stalls_[process] = {};
   has_data_ended_[process] = false;
   exchange_.replace(process, link.mapped().link, sequencer_.broken_epochs(static_cast<std::uint16_t>(process + 1)));
   {
@@ -231,11 +234,49 @@ void WorldSession::send_heartbeats() {
       lose_world(fmt::format("{} has been silent for {:.1f} s (setting world.silence)", name_of_leader(),
                              seconds(now - to_leader_->last_heard())));
   }
+  if (!is_lost()) check_links(now);
   poll_completed();
   heartbeat_timer_.expires_after(options_.heartbeat);
   heartbeat_timer_.async_wait([this](const error_code& failed) {
     if (!failed) send_heartbeats();
   });
+}
+
+// Of links that deliver nothing, though both processes reach the leader.
+void WorldSession::check_links(Time now) {
+  for (std::uint16_t process = 0; process < stalls_.size(); ++process) {
+    const auto link = exchange_.link(process);
+    if (link == nullptr) continue;
+    const bool is_awaited = link->is_reading() && exchange_.awaits(process);
+    const Stall::Next next =
+        stalls_[process].check(is_awaited, link->received_bytes(), options_.silence, running_since_, now);
+    if (next == Stall::Next::Nothing) continue;
+    const bool is_broken = next == Stall::Next::IsBroken;
+    send_to_leader(LinkCheck{.kind = is_broken ? LinkCheck::Kind::Broken : LinkCheck::Kind::Asks,
+                             .process = process,
+                             .restart = facts_[process].restart,
+                             .bytes = link->received_bytes()});
+    if (is_broken) link->end("what it has sent does not arrive (setting world.silence)");
+  }
+}
+
+void WorldSession::answer(const LinkCheck& check) {
+  if (check.process >= stalls_.size() || check.restart != options_.place.restart) return;
+  const auto link = exchange_.link(check.process);
+  if (link == nullptr) return;
+  switch (check.kind) {
+    case LinkCheck::Kind::Asks:
+      if (link->sent_bytes() > check.bytes)
+        send_to_leader(LinkCheck{.kind = LinkCheck::Kind::Sent,
+                                 .process = check.process,
+                                 .restart = facts_[check.process].restart,
+                                 .bytes = link->sent_bytes()});
+      break;
+    case LinkCheck::Kind::Sent: stalls_[check.process].note_sent(check.bytes, steady_clock::now()); break;
+    case LinkCheck::Kind::Broken:
+      link->end("what this process has sent does not arrive (setting world.silence)");
+      break;
+  }
 }
 
 // NCCL's communicators are polled on a thread of its own, since that may take long, and heartbeats must not.

@@ -7,6 +7,7 @@
 #include <coxswain/collectives/link/control_link.hpp>
 #include <coxswain/collectives/link/data_link.hpp>
 #include <coxswain/collectives/link/silence.hpp>
+#include <coxswain/collectives/link/stall.hpp>
 #include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/collectives/watch/watchdog.hpp>
 #include <coxswain/collectives/world/data_exchange.hpp>
@@ -98,6 +99,8 @@ class WorldSession {
   void send_heartbeats();
   void note_heartbeat(const Heartbeat& heartbeat);
   void send_heartbeats_while_joining();
+  void check_links(Time now);
+  void answer(const LinkCheck& check);
   void poll_completed();
   void data_link_ended(std::uint16_t process, const std::string& why);
   void lose_world(const std::string& why) noexcept;
@@ -147,6 +150,7 @@ class WorldSession {
   std::map<std::uint16_t, SuccessorLink> of_successors_;  // that the leader has not announced yet
   std::vector<std::exception_ptr> why_gone_;              // by process
   std::vector<bool> has_data_ended_;                      // by process: its data link has ended
+  std::vector<Stall> stalls_;                             // by process: of its data link
   Time last_heartbeat_{};
   Time running_since_{};  // this process was not held up since then
   std::atomic<bool> is_out_of_memory_{false};

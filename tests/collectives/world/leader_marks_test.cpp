@@ -110,3 +110,21 @@ TEST_CASE("A mark that no other process is there to note is noted at once", "[le
   bench.send(0, Mark{.id = 7, .of = operation_of(devices, 0), .kind = Kind::ProcessGone, .text = ""});
   CHECK(bench.next<MarkNoted>(0) == MarkNoted{7});
 }
+
+TEST_CASE("A check of a link is passed on to the other process, if that is present", "[leader]") {
+  LeaderBench bench(3);
+  LinkCheck check{.kind = LinkCheck::Kind::Sent, .process = 2, .restart = 4, .bytes = 1000};
+  bench.send(0, check);
+  check.process = 0;
+  CHECK(bench.next<LinkCheck>(2) == check);
+  CHECK(bench.has_nothing());
+  CHECK_THAT(bench.fault(0, check), ContainsSubstring("it checks its link to process 0"));
+  check.process = 3;
+  CHECK_THAT(bench.fault(1, check), ContainsSubstring("it checks its link to process 3"));
+  bench.gone(2);
+  static_cast<void>(bench.next<Gone>(0));
+  static_cast<void>(bench.next<Gone>(1));
+  check.process = 2;
+  bench.send(1, check);
+  CHECK(bench.has_nothing());
+}

@@ -81,6 +81,7 @@ std::vector<Message> corpus() {
            .kind = Kind::ProcessGone,
            .text = "no data"},
       MarkNoted{large},
+      LinkCheck{.kind = LinkCheck::Kind::Broken, .process = 2, .restart = 3, .bytes = large},
   };
 }
 

@@ -33,7 +33,6 @@ constexpr auto round_at_most = 25s;
 constexpr auto continued_at_most = 10s;
 constexpr auto notified_within = 1s;  // L16: of the end of a process
 constexpr auto join_at_most = 2s;     // world.timeout of the processes
-constexpr auto data_timeout = 2s;     // collectives.timeout, where a connection for data is silent
 constexpr auto most_held_up = 100ms;
 constexpr std::string_view run_name = "stress";
 constexpr std::string_view leader_key = "leader";
@@ -126,9 +125,7 @@ class WorldRound {
                                             {"COX_WORLD_TIMEOUT", milliseconds(join_at_most)},
                                             {"COX_WORLD_HEARTBEAT", milliseconds(options_.heartbeat)},
                                             {"COX_WORLD_SILENCE", milliseconds(options_.silence)},
-                                            {"COX_COLLECTIVES_TIMEOUT", is_slow            ? "500ms"
-                                                                        : is_silent_data() ? "2s"
-                                                                                           : "20s"}};
+                                            {"COX_COLLECTIVES_TIMEOUT", is_slow ? "500ms" : "20s"}};
     Process& started = processes_.emplace_back();
     started.report = member.report;
     started.child = std::make_unique<tools::ChildProcess>(arguments, changes);
@@ -262,7 +259,7 @@ class WorldRound {
     if (const MemberLine* const rest = line("rest")) {
       if (rest->error != "none") complain(name + " cannot continue with the others: " + rest->text);
     } else if (const MemberLine* const again = line("again")) {
-      if (again->error != "WorldGone" && again->error != "ProcessGone" && !is_silent_data())
+      if (again->error != "WorldGone" && again->error != "ProcessGone")
         complain(name + " must have lost the world, but: " + again->error + " " + again->text);
     } else {
       complain(name + " has not tried to continue");
@@ -287,18 +284,20 @@ class WorldRound {
   [[nodiscard]] bool is_joining() const {
     return plan_.at().is_joining || plan_.at().type == detail::world::Message(detail::world::Heartbeat{}).index();
   }
-  // A silent connection for data is noticed when an operation does not complete.
   [[nodiscard]] bool is_silent_data() const {
     return plan_.fault == WorldFault::Cut && plan_.cut == Cut::Silent && plan_.at().is_data;
+  }
+  // The leader does not hear the process, or the process does not hear the leader.
+  [[nodiscard]] bool is_silent_process() const {
+    return plan_.fault == WorldFault::Stop ||
+           (plan_.fault == WorldFault::Cut && plan_.cut == Cut::Silent && !plan_.at().is_data);
   }
   // How long after the fault a process may be notified.
   [[nodiscard]] std::chrono::nanoseconds bound() const {
     if (is_joining()) return join_at_most + notified_within;
-    if (is_silent_data()) return data_timeout + notified_within + 1s;  // and a second for the others' answers
-    const bool is_silent =
-        plan_.fault == WorldFault::Stop || (plan_.fault == WorldFault::Cut && plan_.cut == Cut::Silent);
-    return is_silent ? options_.silence + 3 * options_.heartbeat + notified_within
-                     : std::chrono::nanoseconds(notified_within);
+    if (is_silent_data()) return 3 * options_.silence / 2 + 4 * options_.heartbeat + notified_within;
+    return is_silent_process() ? options_.silence + 3 * options_.heartbeat + notified_within
+                               : std::chrono::nanoseconds(notified_within);
   }
 
   // Why the process must not be told that; empty: it must.
@@ -306,16 +305,13 @@ class WorldRound {
     const auto is = [&](std::string_view kind) { return told.error == kind; };
     // A process that has joined before the others loses the world with them.
     if (is_joining() && (is("WorldGone") || is("ProcessGone") || is("ProcessSilent"))) return "";
-    if (is_silent_data() && !plan_.at().is_joining)
-      return is("Timeout") || is("Aborted") ? "" : "not Timeout or Aborted";
     if (contains(lost_, process)) {
       const bool is_of_others = plan_.fault == WorldFault::Stop && is("ProcessSilent");  // what they have called it
       return is("WorldGone") || is("ProcessGone") || is_of_others ? "" : "not WorldGone or ProcessGone";
     }
     if (plan_.at().is_second) return is("WorldGone") || is("ProcessGone") ? "" : "not ProcessGone";
     if (plan_.lost() == 0) return is("WorldGone") || is("ProcessGone") ? "" : "not WorldGone";
-    const bool is_silent =
-        plan_.fault == WorldFault::Stop || (plan_.fault == WorldFault::Cut && plan_.cut == Cut::Silent);
+    const bool is_silent = is_silent_process();
     if (!is(is_silent ? "ProcessSilent" : "ProcessGone")) return is_silent ? "not ProcessSilent" : "not ProcessGone";
     // Of a cut connection for data, either process can be the first to report it.
     std::vector<std::uint16_t> causes = lost_;
