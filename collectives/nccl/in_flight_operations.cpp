@@ -6,11 +6,7 @@
 namespace cox::detail {
 namespace {
 
-bool has_ended(const NcclOperation& operation) noexcept {
-  return std::ranges::all_of(operation.ranks, [](const NcclOperation::RankState& rank) {
-    return rank.completed || (rank.completion != nullptr && rank.completion->reached());
-  });
-}
+bool is_reached(const std::shared_ptr<DeviceEvent>& device_event) noexcept { return device_event->reached(); }
 
 }  // namespace
 
@@ -81,9 +77,38 @@ void InFlightOperations::release_launches(std::size_t rank) noexcept {
   }
 }
 
-bool InFlightOperations::poll(CompletedBatch& completed) noexcept {
-  pop_completed(completed, has_ended);
-  return completed.operations_.size() == max_batch;
+std::optional<InFlightOperations::Oldest> InFlightOperations::oldest() const {
+  if (operations_.empty()) return std::nullopt;
+  return Oldest{.operation = operations_.front(), .ranks = operations_.front()->ranks, .number = before_};
+}
+
+bool InFlightOperations::Oldest::has_ended() const noexcept {
+  return std::ranges::all_of(ranks, [](const NcclOperation::RankState& rank) {
+    return rank.completed || (rank.completion != nullptr && rank.completion->reached());
+  });
+}
+
+SmallVector<bool, 8> InFlightOperations::Oldest::arrivals() const {
+  SmallVector<bool, 8> arrivals;
+  for (const NcclOperation::RankState& rank : ranks)
+    arrivals.push_back(rank.completed ||
+                       (rank.launch != nullptr && std::ranges::all_of(rank.launch->dependencies, is_reached)));
+  return arrivals;
+}
+
+bool InFlightOperations::is_overdue(const Oldest& oldest, std::size_t arrived, NcclOperation::Time::duration timeout,
+                                    NcclOperation::Time now) noexcept {
+  if (operations_.empty() || oldest.number != before_) return false;
+  NcclOperation& operation = *oldest.operation;
+  if (arrived == 0 || arrived != operation.arrived) {
+    operation.arrived = arrived;
+    operation.arrived_since = now;
+  }
+  return now - operation.arrived_since >= timeout;
+}
+
+void InFlightOperations::pop(const Oldest& ended, CompletedBatch& completed) noexcept {
+  pop_completed(completed, [&](const NcclOperation&) { return before_ == ended.number; });
 }
 
 void InFlightOperations::abandon(Operations& abandoned) noexcept {

@@ -46,19 +46,35 @@ class InFlightOperations {
     std::optional<std::size_t> rank_;  // the rank whose launches are freed; none: only whole operations are
   };
 
+  /// A copy of the oldest operation's state. Its functions ask the driver, which may block: call them without the lock.
+  struct Oldest {
+    std::shared_ptr<NcclOperation> operation;
+    SmallVector<NcclOperation::RankState, 8> ranks;
+    std::uint64_t number = 0;  ///< counts from the very first
+
+    /// Whether it has completed on all devices.
+    [[nodiscard]] bool has_ended() const noexcept;
+    /// By rank: whether the earlier work on the device has completed. Throws std::bad_alloc.
+    [[nodiscard]] SmallVector<bool, 8> arrivals() const;
+  };
+
   InFlightOperations(std::size_t ranks, CompletedCallback on_completed);
 
   [[nodiscard]] bool empty() const noexcept { return operations_.empty(); }
-  /// The oldest operation. Precondition: not empty().
-  [[nodiscard]] const std::shared_ptr<NcclOperation>& front() const noexcept { return operations_.front(); }
+  /// nullopt if empty(). Throws std::bad_alloc.
+  [[nodiscard]] std::optional<Oldest> oldest() const;
+  /// Records how many ranks have arrived at the operation. Returns whether it is still the oldest one, and for
+  /// `timeout` no further rank has arrived, or all have arrived and it has not completed.
+  [[nodiscard]] bool is_overdue(const Oldest& oldest, std::size_t arrived, NcclOperation::Time::duration timeout,
+                                NcclOperation::Time now) noexcept;
 
   /// Adds what the rank has launched, in that order: moves the launches, and takes the operations out of them. Throws
   /// std::bad_alloc; then nothing has changed.
   void add(std::size_t rank, std::span<std::shared_ptr<NcclLaunch>> launches);
   /// Records that the rank's launches up to number `completed_before` have completed. Device thread of the rank.
   void note_completed(std::size_t rank, std::uint64_t completed_before, CompletedBatch& completed) noexcept;
-  /// Polls for completed operations and moves them to `completed`. Returns whether there may be more.
-  bool poll(CompletedBatch& completed) noexcept;
+  /// Moves an operation that has ended to `completed`, if it is still the oldest one.
+  void pop(const Oldest& ended, CompletedBatch& completed) noexcept;
   /// Moves all operations to `abandoned`, which must be empty. Then no operation is in flight.
   void abandon(Operations& abandoned) noexcept;
 

@@ -38,12 +38,6 @@ std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, st
   return std::make_exception_ptr(CollectiveError(kind, what, site, cause));
 }
 
-bool is_reached(const std::shared_ptr<DeviceEvent>& device_event) noexcept { return device_event->reached(); }
-
-bool has_arrived(const NcclOperation::RankState& rank) noexcept {
-  return rank.completed || (rank.launch != nullptr && std::ranges::all_of(rank.launch->dependencies, is_reached));
-}
-
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(NcclDevices devices, std::chrono::milliseconds timeout)
@@ -89,24 +83,29 @@ void NcclCommunicator::run_on_helper_thread(const char* name, UniqueFunction<voi
   start_helper(name, std::move(function));
 }
 
-// Under the lock. Joins those that are done, which need no lock any more: each mark of another process starts one.
+// Under the lock. Each mark of another process starts a thread, so those that are done must be joined now and then. The
+// new thread does that: the end of a thread may take long, and the lock must not be held for long.
 void NcclCommunicator::start_helper(const char* name, UniqueFunction<void()> function) {
-  std::erase_if(helpers_, [](HelperThread& each) {
-    if (each.done) each.thread.join();
-    return each.done;
-  });
+  const auto done = std::make_shared<std::list<HelperThread>>();
+  for (auto next = helpers_.begin(); next != helpers_.end();) {
+    const auto at = next++;
+    if (at->done) done->splice(done->end(), helpers_, at);
+  }
   HelperThread& started = helpers_.emplace_back();
   try {
-    started.thread = std::thread([name, function = std::move(function), &started, held = shared_from_this()]() mutable {
-      detail::name_this_thread(name);
-      function();
-      function.reset();
-      const std::lock_guard lock(held->mutex_);
-      started.done = true;
-      held->changed_.notify_all();
-    });
+    started.thread =
+        std::thread([name, function = std::move(function), &started, done, held = shared_from_this()]() mutable {
+          for (HelperThread& each : *done) each.thread.join();
+          detail::name_this_thread(name);
+          function();
+          function.reset();
+          const std::lock_guard lock(held->mutex_);
+          started.done = true;
+          held->changed_.notify_all();
+        });
   } catch (...) {
     helpers_.pop_back();
+    helpers_.splice(helpers_.end(), *done);
     throw;
   }
 }
@@ -152,14 +151,14 @@ bool NcclCommunicator::reach(State goal, UniqueFunction<void()> callback) {
   callbacks.push_back(std::move(callback));
   if (is_creating()) return false;
   try {
+    watch();
     start_helper("cox-nccl-create", [this, goal] { create(goal); });
   } catch (...) {
     callbacks.pop_back();
     throw;
   }
-  creating_since_ = devices_.world ? Time::max() : std::chrono::steady_clock::now();
+  creating_since_ = Time::max();
   state_ = opens ? State::Opening : State::Creating;
-  watch();
   return false;
 }
 
@@ -203,7 +202,7 @@ void NcclCommunicator::create(State goal) noexcept {
     opening.swap(opening_callbacks_);
     goes_on = state_ == State::Open && !creation_callbacks_.empty();
     if (goes_on) {
-      creating_since_ = std::chrono::steady_clock::now();
+      creating_since_ = Time::max();
       state_ = State::Creating;
     } else if (goal == State::Ready || broken_ != nullptr) {
       created_.store(true, std::memory_order_release);
@@ -225,6 +224,9 @@ void NcclCommunicator::make(State goal, std::shared_ptr<NcclDeviceResources>& op
   if (!was_open)
     for (std::size_t rank = 0; rank < devices_.ordinals.size(); ++rank) comms.push_back(std::make_unique<Comm>());
   std::vector<NcclCreation::Comms> created(devices_.ordinals.size());
+  // Allocated before, so that nothing fails when NCCL has created the communicators.
+  std::vector<std::shared_ptr<std::shared_ptr<NcclDeviceResources>>> counts;
+  while (counts.size() < comms.size()) counts.push_back(std::make_shared<std::shared_ptr<NcclDeviceResources>>());
   if (devices_.world) {
     created = create_part(opened);
   } else {
@@ -237,7 +239,9 @@ void NcclCommunicator::make(State goal, std::shared_ptr<NcclDeviceResources>& op
     const std::lock_guard in_use(comm.in_use);
     comm.native = created[rank].child;
     comm.parent = created[rank].parent;
-    if (!was_open) comm.opened = {std::make_shared<std::shared_ptr<NcclDeviceResources>>(opened), opened.get()};
+    if (was_open) continue;
+    *counts[rank] = opened;
+    comm.opened = {std::move(counts[rank]), opened.get()};
   }
 }
 
@@ -258,11 +262,13 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_all(const NcclDeviceRe
 }
 
 // From here on no operation is launched on some devices but not on others, until the communicators have been created or
-// aborted. Throws what devices_.quiesce() throws, and broken_ if it was aborted during that call.
+// aborted. Throws what devices_.quiesce() throws, and broken_ if it was aborted during that call. The time that NCCL
+// and the driver may take begins then.
 void NcclCommunicator::begin_quiescence() {
   std::shared_ptr<void> quiesced = devices_.quiesce();
   const std::lock_guard lock(mutex_);
   if (aborted_) std::rethrow_exception(broken_);
+  creating_since_ = std::chrono::steady_clock::now();
   quiesced_.swap(quiesced);
 }
 
@@ -327,80 +333,109 @@ bool NcclCommunicator::is_in_flight() const noexcept {
   return std::ranges::any_of(lanes_, [](const Lane& lane) { return !lane.in_flight_.empty(); });
 }
 
+// Asks the driver without the lock: a call may block while kernels run that wait for other processes, and the threads
+// of the links need the lock.
 void NcclCommunicator::poll() noexcept {
   for_each_lane([this](Lane& lane) {
-    for (bool more = true; more;) {
+    while (const auto oldest = this->oldest(lane)) {
+      if (!oldest->has_ended()) return;
       InFlightOperations::CompletedBatch completed(lane.in_flight_);
       const std::lock_guard lock(mutex_);
-      more = lane.in_flight_.poll(completed);
+      lane.in_flight_.pop(*oldest, completed);
     }
   });
 }
 
+// nullopt also without memory.
+std::optional<InFlightOperations::Oldest> NcclCommunicator::oldest(const Lane& lane) const noexcept try {
+  const std::lock_guard lock(mutex_);
+  return lane.in_flight_.oldest();
+} catch (...) {
+  return std::nullopt;
+}
+
 std::optional<NcclCommunicator::Time> NcclCommunicator::check_deadlines(Time now) noexcept {
-  std::exception_ptr failure;
-  bool made = false;
-  poll();
-  {
+  std::exception_ptr failure = failure_of_creation(now);
+  if (failure == nullptr) {
+    poll();
+    bool made = false;
+    {
+      const std::lock_guard lock(mutex_);
+      made = state_ > State::Creating;
+      // A creation is watched also when it was aborted: NCCL may not return from it.
+      const bool creates = is_creating() && !creation_given_up_;
+      if (!creates && (aborted_ || !is_in_flight())) {
+        watched_ = false;
+        return std::nullopt;
+      }
+    }
+    for_each_lane([&](Lane& lane) {
+      if (failure == nullptr) failure = overdue(lane, now);
+    });
+    if (failure == nullptr && made) failure = failure_in_nccl();
+  }
+  if (failure != nullptr) {
+    abort(failure);
     const std::lock_guard lock(mutex_);
-    made = state_ > State::Creating;
-    if (aborted_ || (!is_in_flight() && !is_creating())) {
+    if (!is_creating() || creation_given_up_) {
       watched_ = false;
       return std::nullopt;
     }
-    try {
-      failure = overdue(now);
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  }
-  if (failure == nullptr && made) failure = failure_in_nccl();
-  if (failure != nullptr) {
-    abort(failure);
-    return std::nullopt;
   }
   return now + std::clamp<std::chrono::milliseconds>(timeout_ / 16, std::chrono::milliseconds(1),
                                                      std::chrono::milliseconds(100));
 }
 
-// Under the lock. Returns null if creation, or the oldest operation of each lane, is not overdue.
-std::exception_ptr NcclCommunicator::overdue(Time now) {
-  if (is_creating()) {
-    const auto patience = std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl);
-    if (creating_since_ != Time::max() && now - creating_since_ >= patience) {
-      creation_timed_out_ = true;
-      return error(CollectiveError::Kind::Timeout,
-                   fmt::format("{} the communicator {} after {} ms",
-                               state_ == State::Creating ? "NCCL has not created" : "the driver has not opened",
-                               devices_.devices.to_string(), patience.count()));
-    }
+// Returns null if nothing is created, or the creation may go on.
+std::exception_ptr NcclCommunicator::failure_of_creation(Time now) noexcept {
+  std::unique_lock lock(mutex_);
+  if (!is_creating() || creation_given_up_) return nullptr;
+  lock.unlock();
+  const bool is_lost = devices_.is_lost();
+  lock.lock();
+  if (!is_creating() || creation_given_up_) return nullptr;
+  const auto patience = std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl);
+  const bool is_overdue = creating_since_ != Time::max() && now - creating_since_ >= patience;
+  if (!is_lost && !is_overdue) return nullptr;
+  creation_given_up_ = true;
+  changed_.notify_all();
+  try {
+    if (is_lost)
+      return error(CollectiveError::Kind::Backend,
+                   fmt::format("the process has lost its GPUs while {} was created", devices_.devices.to_string()));
+    return error(CollectiveError::Kind::Timeout,
+                 fmt::format("{} the communicator {} after {} ms",
+                             state_ == State::Creating ? "NCCL has not created" : "the driver has not opened",
+                             devices_.devices.to_string(), patience.count()));
+  } catch (...) {
+    return std::current_exception();
   }
-  for (Lane& lane : lanes_)
-    if (!lane.in_flight_.empty())
-      if (auto failure = overdue(lane, now)) return failure;
-  return nullptr;
 }
 
-// Under the lock. Returns null if the oldest operation of the lane is not overdue.
-std::exception_ptr NcclCommunicator::overdue(const Lane& lane, Time now) const {
-  NcclOperation& operation = *lane.in_flight_.front();
-  const auto arrived = static_cast<std::size_t>(std::ranges::count_if(operation.ranks, has_arrived));
-  if (arrived == 0 || arrived != operation.arrived) {
-    operation.arrived = arrived;
-    operation.arrived_since = now;
+// Returns null if the oldest operation of the lane is not overdue.
+std::exception_ptr NcclCommunicator::overdue(Lane& lane, Time now) noexcept try {
+  const auto oldest = this->oldest(lane);
+  if (!oldest) return nullptr;
+  const auto arrivals = oldest->arrivals();
+  const auto arrived = static_cast<std::size_t>(std::ranges::count(arrivals, true));
+  {
+    const std::lock_guard lock(mutex_);
+    if (!lane.in_flight_.is_overdue(*oldest, arrived, timeout_, now)) return nullptr;
   }
-  if (now - operation.arrived_since < timeout_) return nullptr;
+  const NcclOperation& operation = *oldest->operation;
   const CollectiveRequest& request = operation.summary.first;
-  std::string text = fmt::format("operation {}, {}, was submitted by all ranks, but has not {} after {} ms",
-                                 operation.sequence.load(), to_string(operation.summary),
-                                 arrived < operation.ranks.size() ? "started" : "completed", timeout_.count());
-  for (std::size_t rank = 0; rank < operation.ranks.size(); ++rank) {
-    if (has_arrived(operation.ranks[rank])) continue;
+  std::string text =
+      fmt::format("operation {}, {}, was submitted by all ranks, but has not {} after {} ms", operation.sequence.load(),
+                  to_string(operation.summary), arrived < arrivals.size() ? "started" : "completed", timeout_.count());
+  for (std::size_t rank = 0; rank < arrivals.size(); ++rank) {
+    if (arrivals[rank]) continue;
     const DeviceId device = lane.ranks_[rank].device;
     text += fmt::format("; earlier work on {} has not completed, its device thread: {}", device.to_string(),
                         device_activity(detail::local_name(device, own_process())));
   }
   return error(CollectiveError::Kind::Timeout, text, request.caller.site);
+} catch (...) {
+  return std::current_exception();
 }
 
 // Returns null if NCCL reports no error.
@@ -509,14 +544,17 @@ void NcclCommunicator::begin_dismantling() noexcept {
 // at most.
 bool NcclCommunicator::wait_for_launched() noexcept {
   const Time soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
-  std::shared_ptr<DeviceEvent> end;
   poll();
+  std::shared_ptr<DeviceEvent> end;
+  for_each_lane([&](const Lane& lane) {
+    const auto oldest = this->oldest(lane);
+    if (!oldest || end != nullptr) return;
+    for (const NcclOperation::RankState& rank : oldest->ranks)
+      if (rank.completion != nullptr && !rank.completion->reached()) end = rank.completion;
+  });
   {
     std::unique_lock lock(mutex_);
-    const auto busy = std::ranges::find_if(lanes_, [](const Lane& lane) { return !lane.in_flight_.empty(); });
-    if (aborted_ || busy == lanes_.end()) return false;
-    for (const NcclOperation::RankState& rank : busy->in_flight_.front()->ranks)
-      if (rank.completion != nullptr && !rank.completion->reached()) end = rank.completion;
+    if (aborted_ || !is_in_flight()) return false;
     if (end == nullptr) changed_.wait_until(lock, soon);
   }
   if (end != nullptr) static_cast<void>(end->wait_until(soon));
@@ -534,10 +572,13 @@ void NcclCommunicator::dismantle() noexcept {
     aborted = aborted_;
   }
   if (devices_.is_lost()) {
+    opened()->abort();  // kernels on GPUs that have not failed wait for those that have
     forget();
   } else if (aborted) {
     abort_in_time();
   } else {
+    // If nothing can be launched any more, a rank may be launching a kernel that the others will not launch.
+    if (unusable_.load(std::memory_order_relaxed)) opened()->abort();
     destroy();
   }
   const bool ended = wait_for_abandoned();
@@ -638,7 +679,7 @@ bool NcclCommunicator::wait_until_destroyed(Time deadline) noexcept {
     std::unique_lock lock(mutex_);
     // Does not wait for a creation that hangs in NCCL.
     const bool gone = changed_.wait_until(lock, deadline, [this] {
-      if (is_creating()) return creation_timed_out_;
+      if (is_creating()) return creation_given_up_;
       return state_ == State::Gone && std::ranges::all_of(helpers_, &HelperThread::done);
     });
     if (!gone) return false;

@@ -90,8 +90,8 @@ struct NcclDevices {
 /// be in flight while NCCL creates the communicators. In the state Dismantling, in-flight operations complete or are
 /// abandoned.
 ///
-/// Creation is aborted when NCCL has not returned from it for the timeout, but a minute at least. Its thread is then
-/// left running. The same applies to opening the devices.
+/// Creation is aborted when NCCL has not returned from it for the timeout, but a minute at least, or the process has
+/// lost its GPUs. Its thread is then left running. The same applies to opening the devices.
 ///
 /// Each rank's device thread launches its own part of an operation. A rank has arrived at an operation when the earlier
 /// work on its device has completed. An operation is overdue when some ranks have arrived and no further one has for
@@ -200,7 +200,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// the operations that this rank has launched, and these have completed. Idempotent.
   void close() noexcept;
   /// Blocks until the communicators are destroyed and the helper threads joined, or until the deadline; returns whether
-  /// they are. Returns true also if creation has timed out: its thread is not waited for. Call it after close() or
+  /// they are. Returns true also if creation was given up: its thread is not waited for. Call it after close() or
   /// abort(), but not on one of its helper threads.
   bool wait_until_destroyed(Time deadline) noexcept;
 
@@ -278,8 +278,9 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   [[nodiscard]] static std::array<detail::NcclComm, 2> take_natives(Comm& comm) noexcept;
   template <class F>
   void for_each_lane(F&& f) noexcept;
-  [[nodiscard]] std::exception_ptr overdue(Time now);
-  [[nodiscard]] std::exception_ptr overdue(const Lane& lane, Time now) const;
+  [[nodiscard]] std::optional<detail::InFlightOperations::Oldest> oldest(const Lane& lane) const noexcept;
+  [[nodiscard]] std::exception_ptr failure_of_creation(Time now) noexcept;
+  [[nodiscard]] std::exception_ptr overdue(Lane& lane, Time now) noexcept;
   [[nodiscard]] std::exception_ptr failure_in_nccl() noexcept;
 
   static bool for_one(const SharedCommunicator& communicator, const std::function<void(NcclCommunicator&)>& visit);
@@ -308,8 +309,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   std::optional<detail::NcclUniqueId> id_;          // from another process
   bool is_noted_ = true;                            // abort() was noted by the other processes
   bool has_left_nccl_ = false;
-  std::shared_ptr<void> quiesced_;   // while NCCL creates the communicators; released outside the lock
-  bool creation_timed_out_ = false;  // NCCL has not returned from the creation in time
+  std::shared_ptr<void> quiesced_;  // while NCCL creates the communicators; released outside the lock
+  bool creation_given_up_ = false;  // its thread is left running: it is overdue, or the GPUs are lost
   std::shared_ptr<NcclDeviceResources> opened_;
   std::vector<UniqueFunction<void()>> opening_callbacks_;
   std::vector<UniqueFunction<void()>> creation_callbacks_;

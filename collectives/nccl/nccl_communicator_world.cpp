@@ -90,10 +90,6 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
     const NcclWorldPart& of;
   } const meeting(world);
   begin_quiescence();
-  {
-    const std::lock_guard lock(mutex_);
-    creating_since_ = std::chrono::steady_clock::now();
-  }
   const NcclUniqueId id = exchange_id();
   name_ = std::make_unique<const std::string>(
       fmt::format("cox.{}.{}", static_cast<std::uint64_t>(world.number), world.communicator.epoch));
@@ -111,6 +107,8 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
       static_cast<void>(creation->take());
       leak_name();
     } else {
+      // The other processes need not have marked anything: no process has submitted an operation to NCCL before all
+      // have created the communicators.
       creation->abort();
     }
     end_creation();

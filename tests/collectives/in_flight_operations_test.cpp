@@ -5,6 +5,7 @@
 #include <coxswain/collectives/nccl/in_flight_operations.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -69,9 +70,12 @@ class LetGoBench {
     InFlightOperations::CompletedBatch completed(in_flight);
     in_flight.note_completed(rank, before, completed);
   }
-  bool poll() {
-    InFlightOperations::CompletedBatch completed(in_flight);
-    return in_flight.poll(completed);
+  void poll() {
+    while (const auto oldest = in_flight.oldest()) {
+      if (!oldest->has_ended()) return;
+      InFlightOperations::CompletedBatch completed(in_flight);
+      in_flight.pop(*oldest, completed);
+    }
   }
   /// Operations whose part the rank has let go of.
   [[nodiscard]] std::size_t let_go(std::size_t rank) const {
@@ -130,7 +134,7 @@ TEST_CASE("Who looks takes what has ended, and tells for the ranks that have not
   for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_completed(rank, 2);
   CHECK(bench.let_go(2) == 2);  // the others came before it had told
   CHECK(bench.let_go(0) == 0);
-  CHECK_FALSE(bench.poll());
+  bench.poll();
   CHECK(bench.gone() == 3);
   for (const Numbers& told : bench.notified) CHECK(told == Numbers{1, 2, 3});
   for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_completed(rank, 4);
@@ -151,17 +155,55 @@ TEST_CASE("However much has ended, all of it is let go of in time") {
     for (int i = 0; i < 20; ++i)
       for (std::size_t rank = 0; rank < rank_count; ++rank) bench.note_completed(rank, 500);
   }
-  SECTION("by who looks") {
-    int looks = 1;
-    while (bench.poll()) ++looks;
-    CHECK(looks < 20);
-  }
+  SECTION("by who looks") { bench.poll(); }
   CHECK(bench.in_flight.empty());
   CHECK(bench.gone() == 500);
   for (const Numbers& told : bench.notified) {
     REQUIRE(told.size() == 500);
     for (std::size_t i = 0; i < told.size(); ++i) CHECK(told[i] == i + 1);
   }
+}
+
+TEST_CASE("An operation that has ended is taken once") {
+  LetGoBench bench;
+  bench.begin(2);
+  bench.launch_all();
+  for (const auto& end : bench.ends[0]) end->reach();
+  for (int i = 0; i < 2; ++i) {
+    auto oldest = bench.in_flight.oldest();
+    REQUIRE(oldest);
+    CHECK(oldest->has_ended() == (i == 0));
+    for (int looks = 0; looks < 2; ++looks) {  // two threads have seen the same
+      InFlightOperations::CompletedBatch completed(bench.in_flight);
+      if (i == 0) bench.in_flight.pop(*oldest, completed);
+    }
+    CHECK(bench.notified[1] == Numbers{1});
+    CHECK_FALSE(bench.in_flight.empty());
+  }
+  CHECK(bench.gone() == 1);
+}
+
+TEST_CASE("An operation is overdue when no further rank has arrived, or it has not ended, for the timeout") {
+  using namespace std::chrono_literals;
+  const NcclOperation::Time start{1000s};
+  LetGoBench bench;
+  bench.begin(2);
+  bench.launch_all();
+  const auto oldest = bench.in_flight.oldest();
+  REQUIRE(oldest);
+  const auto after = [&](std::chrono::seconds time, std::size_t arrived) {
+    return bench.in_flight.is_overdue(*oldest, arrived, 10s, start + time);
+  };
+  CHECK_FALSE(after(0s, 0));
+  CHECK_FALSE(after(100s, 0));  // no rank waits
+  CHECK_FALSE(after(101s, 1));
+  CHECK_FALSE(after(110s, 1));
+  CHECK(after(111s, 1));
+  CHECK_FALSE(after(112s, 3));
+  CHECK(after(122s, 3));
+  for (const auto& end : bench.ends[0]) end->reach();
+  bench.poll();
+  CHECK_FALSE(after(123s, 3));  // another one is the oldest now
 }
 
 TEST_CASE("What is given up is nobody's to let go of") {

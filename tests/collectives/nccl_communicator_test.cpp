@@ -89,6 +89,7 @@ class Bench {
     nccl->close();
     nccl->abort(std::make_exception_ptr(std::runtime_error("the test is over")));
     static_cast<void>(wait_until_destroyed());
+    while (nccl.use_count() > 1) std::this_thread::yield();  // its watch may be calling on_completed
   }
 
   bool create() {
@@ -473,7 +474,6 @@ TEST_CASE("T8: when NCCL tells of an error all ranks are told once, all are revo
   REQUIRE(bench.create());
   auto& operation = bench.begin();
   bench.launch_all(operation);
-  for (auto& part : operation.parts) part.before->reach();
   {
     const std::lock_guard lock(bench.fake.mutex);
     bench.fake.async_error = 6;  // a remote error
@@ -500,10 +500,11 @@ TEST_CASE("An operation that does not begin on a rank, or does not end, is overd
   Bench bench(50ms);
   REQUIRE(bench.create());
   auto& operation = bench.begin();
-  bench.launch_all(operation);
   const bool begins = GENERATE(false, true);
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    if (begins || rank != 1) operation.parts[rank].before->reach();
+  if (begins)
+    for (auto& part : operation.parts) part.before = operation.parts[0].before;  // all arrive at the same time
+  bench.launch_all(operation);
+  for (const std::size_t rank : {0U, 2U}) operation.parts[rank].before->reach();
   REQUIRE(bench.wait_until_destroyed());
   for (const auto& part : operation.parts) {
     REQUIRE(part.failure_count == 1);
@@ -618,10 +619,12 @@ TEST_CASE("L10 L12: NCCL that does not come back from making a communicator is g
   };
   hold(true);
   bool told = false;
+  const Time begun = std::chrono::steady_clock::now();
   REQUIRE_FALSE(bench.nccl->created([&] { told = true; }));
-  REQUIRE(becomes_true([&] { return bench.opened == 1; }));
+  REQUIRE(becomes_true([&] { return bench.count(Kind::Create) == 1; }));
+  CHECK(bench.opened == 1);
   REQUIRE(bench.quiet.use_count() > 1);  // nobody else launches meanwhile
-  REQUIRE(bench.nccl->check_deadlines(std::chrono::steady_clock::now() + 59s).has_value());
+  REQUIRE(bench.nccl->check_deadlines(begun + 59s).has_value());
   CHECK_FALSE(told);
   CHECK_FALSE(bench.nccl->check_deadlines(std::chrono::steady_clock::now() + 61s).has_value());
   CHECK(told);
@@ -722,7 +725,7 @@ TEST_CASE("T8: an abort while NCCL creates its communicators notifies and ends w
   bench.hold_creation(true);
   std::atomic<bool> told{false};
   CHECK_FALSE(bench.nccl->created([&] { told = true; }));
-  REQUIRE(becomes_true([&] { return bench.quiet.use_count() > 1; }));
+  REQUIRE(becomes_true([&] { return bench.count(Kind::Create) == 1; }));
   auto& operation = bench.begin();
   bench.launch_kernels(operation);
   if (GENERATE(false, true)) {
@@ -749,13 +752,58 @@ TEST_CASE("T8: an abort while NCCL creates its communicators notifies and ends w
   CHECK(bench.misuse().empty());
 }
 
+TEST_CASE("L10 L12: NCCL that does not return is given up, also if an operation was overdue before") {
+  Bench bench(100ms);
+  REQUIRE(bench.open());
+  bench.hold_creation(true);
+  REQUIRE_FALSE(bench.nccl->created([] {}));
+  REQUIRE(becomes_true([&] { return bench.count(Kind::Create) == 1; }));
+  auto& operation = bench.begin();
+  bench.launch_kernels(operation);
+  operation.parts[0].before->reach();
+  REQUIRE(becomes_true([&] { return bench.nccl->broken() != nullptr; }));
+  CHECK_THAT(text_of(bench.nccl->broken()), ContainsSubstring("has not started"));
+  CHECK_FALSE(bench.nccl->wait_until_destroyed({}));
+  CHECK_FALSE(bench.nccl->check_deadlines(std::chrono::steady_clock::now() + 61s).has_value());
+  CHECK(bench.wait_until_destroyed());  // a device can be shut down
+  bench.hold_creation(false);
+  REQUIRE(becomes_true([&] { return bench.opened == 0; }));
+  CHECK(bench.live() == 0);
+}
+
+TEST_CASE(
+    "A GPU fault while NCCL creates its communicators notifies and ends what is in flight, and frees the others") {
+  std::atomic<bool> lost{false};
+  Bench bench(60s, [&] { return lost.load(); });
+  REQUIRE(bench.open());
+  bench.hold_creation(true);
+  std::atomic<bool> told{false};
+  REQUIRE_FALSE(bench.nccl->created([&] { told = true; }));
+  REQUIRE(becomes_true([&] { return bench.count(Kind::Create) == 1; }));
+  auto& operation = bench.begin();
+  bench.launch_kernels(operation);
+  lost = true;
+  static_cast<void>(bench.nccl->check_deadlines(std::chrono::steady_clock::now()));
+  CHECK(told);
+  CHECK(kind_of(bench.nccl->broken()) == CollectiveError::Kind::Backend);
+  for (const auto& part : operation.parts) CHECK(part.failure_count == 1);
+  CHECK(bench.given_up == 1);
+  CHECK(bench.quiet.use_count() == 1);
+  CHECK(bench.wait_until_destroyed());  // NCCL may not return any more
+  bench.hold_creation(false);
+  REQUIRE(becomes_true([&] { return bench.opened == 0; }));
+  CHECK(bench.count(Kind::Abort) + bench.count(Kind::Destroy) == 0);
+  const std::lock_guard lock(bench.fake.mutex);
+  bench.fake.live = 0;  // they are lost with the GPUs
+}
+
 TEST_CASE(
     "L10 L12: NCCL that does not come back from making communicators of open devices does not keep a device open") {
   Bench bench(1000ms);
   REQUIRE(bench.open());
   bench.hold_creation(true);
   REQUIRE_FALSE(bench.nccl->created([] {}));
-  REQUIRE(becomes_true([&] { return bench.quiet.use_count() > 1; }));
+  REQUIRE(becomes_true([&] { return bench.count(Kind::Create) == 1; }));
   auto& operation = bench.begin();
   bench.launch_kernels(operation);  // no rank's device comes to it
   CHECK_FALSE(bench.nccl->check_deadlines(std::chrono::steady_clock::now() + 61s).has_value());

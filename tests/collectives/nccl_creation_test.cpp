@@ -180,7 +180,12 @@ struct TwoProcesses final : NcclExchange {
   TwoProcesses() { set_of_process(this); }
   TwoProcesses(const TwoProcesses&) = delete;
   TwoProcesses& operator=(const TwoProcesses&) = delete;
-  ~TwoProcesses() { set_of_process(nullptr); }
+  ~TwoProcesses() {
+    set_of_process(nullptr);
+    at_once.clear();  // they refer to it
+    kept.clear();
+    while (!nccl.expired()) std::this_thread::yield();  // its watch may be looking at it
+  }
 
   void share_id(const SharedCommunicator&, std::span<const std::byte> id) override {
     NcclUniqueId shared;
@@ -233,11 +238,13 @@ struct TwoProcesses final : NcclExchange {
   }
   std::shared_ptr<NcclCommunicator> begin() {
     auto made = NcclCommunicator::find_or_create(CommunicatorNumber{77}, devices(), 60s);
-    CHECK_FALSE(made->created([this] { created.set_value(); }));
+    nccl = made;
+    REQUIRE_FALSE(made->created([this] { created.set_value(); }));
     return made;
   }
 
   test::FakeNccl& fake = fresh_nccl();
+  std::weak_ptr<NcclCommunicator> nccl;
   std::exception_ptr refusal;
   std::chrono::milliseconds leave_within{30s};
   std::promise<NcclUniqueId> id_shared;

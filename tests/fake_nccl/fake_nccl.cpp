@@ -222,9 +222,12 @@ int ncclCommInitAll(ncclComm** comms, int ranks, const int*) {
     const std::lock_guard lock(state().mutex);
     return state().hold_creation;
   };
+  {
+    const std::lock_guard lock(state().mutex);
+    state().calls.push_back({FakeNccl::Kind::Create, -1});
+  }
   while (held()) std::this_thread::yield();
   const std::lock_guard lock(state().mutex);
-  state().calls.push_back({FakeNccl::Kind::Create, -1});
   if (fails()) return internal_error;
   static std::uint64_t communicators = 0;
   ++communicators;
