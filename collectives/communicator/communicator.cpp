@@ -40,6 +40,7 @@ Communicator::Communicator(Sequencer& sequencer, CommunicationId devices, std::c
     : sequencer_(sequencer),
       devices_(std::move(devices)),
       timeout_(timeout),
+      is_reproducible_(settings().get<bool>("collectives.reproducible")),
       all_(with_recorder(sequencer_.open(devices_, timeout_), devices_)) {}
 
 Communicator::~Communicator() { close(nullptr); }

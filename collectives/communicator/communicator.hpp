@@ -34,6 +34,9 @@ class Communicator {
   [[nodiscard]] const CommunicationId& devices() const noexcept { return devices_; }
   [[nodiscard]] Sequencer& sequencer() const noexcept { return sequencer_; }
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
+  /// Whether floating-point elements are reduced in the order of ranks: the setting collectives.reproducible when the
+  /// communicator was made.
+  [[nodiscard]] bool is_reproducible() const noexcept { return is_reproducible_; }
   /// The sequence of the operations that all ranks do together.
   [[nodiscard]] CommunicatorNumber number() const noexcept { return all_.number; }
   /// The sequence of the transfers from one device to another. The first call opens it. Its ranks are those of a
@@ -95,6 +98,7 @@ class Communicator {
   Sequencer& sequencer_;
   const CommunicationId devices_;
   const std::chrono::milliseconds timeout_;
+  const bool is_reproducible_;
   const OperationSequence all_;
   std::mutex pairing_;                   // locked before all other locks
   mutable detail::AdaptiveMutex mutex_;  // not held while the sequencer is called: it may call launches

@@ -74,6 +74,10 @@ constexpr std::array settings_table{
     Setting{"collectives.peer_memory", "COX_COLLECTIVES_PEER_MEMORY", Type::Boolean, 0, 0, "true", "",
             "do small collectives, and reductions that NCCL does not support, by kernels that access the other GPUs' "
             "memory; false: by NCCL"},
+    Setting{
+        "collectives.reproducible", "COX_COLLECTIVES_REPRODUCIBLE", Type::Boolean, 0, 0, "false", "",
+        "reduce floating-point elements in the order of ranks, so that a result does not depend on size, grouping or "
+        "algorithm; refuse what only NCCL can reduce"},
     Setting{"collectives.nccl", "COX_COLLECTIVES_NCCL", Type::Text, 0, 0, "", "",
             "file of the NCCL library; empty: searched for"},
     Setting{"collectives.nvlink_multicast", "COX_COLLECTIVES_NVLINK_MULTICAST", Type::Boolean, 0, 0, "false", "",

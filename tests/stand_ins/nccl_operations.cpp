@@ -83,18 +83,25 @@ ElementType element_type(int nccl) {
   return std::ranges::find(detail::nccl_types, static_cast<detail::NcclType>(nccl), &detail::NcclTypeOf::nccl)->type;
 }
 
-// All ranks' elements reduced, `count` of each.
+// All ranks' elements reduced, `count` of each. As in a ring of NCCL's, each part of the data begins with another rank.
 std::vector<std::byte> reduced(const Meeting& meeting, std::size_t count) {
   const Operation& any = *meeting.arrived.front();
   const ElementType type = element_type(any.type);
   const auto operation = std::ranges::find(detail::nccl_reductions, static_cast<detail::NcclReduction>(any.reduction),
                                            &detail::NcclReductionOf::nccl)
                              ->operation;
-  std::vector<const std::byte*> contributions;
-  for (const Operation* const rank : meeting.arrived)
-    contributions.push_back(static_cast<const std::byte*>(rank->source));
+  const std::size_t ranks = meeting.arrived.size();
+  const std::size_t part = std::max<std::size_t>(1, (count + ranks - 1) / ranks);
   std::vector<std::byte> result(count * element_size(type));
-  detail::reduce(type, operation, contributions, count, result.data());
+  for (std::size_t begin = 0; begin < count; begin += part) {
+    const std::size_t offset = begin * element_size(type);
+    std::vector<const std::byte*> contributions;
+    for (std::size_t i = 0; i < ranks; ++i) {
+      const Operation& rank = *meeting.arrived[(begin / part + 1 + i) % ranks];
+      contributions.push_back(static_cast<const std::byte*>(rank.source) + offset);
+    }
+    detail::reduce(type, operation, contributions, std::min(part, count - begin), result.data() + offset);
+  }
   return result;
 }
 

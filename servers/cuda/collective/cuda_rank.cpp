@@ -182,7 +182,8 @@ std::size_t CudaRank::prepare() {
 std::optional<CollectiveAlgorithm> CudaRank::choose_algorithm(const CollectiveRequests& requests) {
   // Kernels in peer memory access the memory of all ranks, which must belong to this process.
   const CollectiveAlgorithm algorithm =
-      shared() ? CollectiveAlgorithm::Nccl : PeerKernels::algorithm_of(requests, world_size());
+      shared() ? CollectiveAlgorithm::Nccl
+               : PeerKernels::algorithm_of(requests, world_size(), communicator()->is_reproducible());
   if (algorithm != CollectiveAlgorithm::Nccl) {
     if (!nccl_communicator_->devices_open() && !nccl_communicator_->devices_open(make_retry())) return std::nullopt;
     bool usable = true;
@@ -223,13 +224,21 @@ std::exception_ptr CudaRank::refusal_for(const CollectiveRequests& requests, Col
   for (const CollectiveRequest& request : requests) {
     if (!facts_of(request.operation).reduces || request.count == 0) continue;
     const int version = nccl().version;
-    if (nccl_reduces(request.element_type, version) && !PeerKernels::is_needed(request)) continue;
-    const std::string why =
-        nccl_type(request.element_type) && !nccl_reduces(request.element_type, version)
-            ? "NCCL " + nccl_version_text(version) + " does not reduce elements of this type, 2.24 does"
-            : "NCCL does not do this reduction, or not exactly; kernels in peer memory do it if all GPUs belong to one "
-              "process and can access each other's memory, collectives.peer_memory is true, and the group contains no "
-              "operation of another kind";
+    const bool is_reproducible = communicator()->is_reproducible();
+    if (nccl_reduces(request.element_type, version) && !PeerKernels::is_needed(request, is_reproducible)) continue;
+    std::string why;
+    if (nccl_type(request.element_type) && !nccl_reduces(request.element_type, version)) {
+      why = "NCCL " + nccl_version_text(version) + " does not reduce elements of this type, 2.24 does";
+    } else {
+      const bool is_order = is_reproducible && !PeerKernels::is_needed(request, false);
+      why = is_order ? "NCCL does not reduce in the order of ranks (setting collectives.reproducible); "
+                     : "NCCL does not do this reduction, or not exactly; ";
+      why += has_peer_kernels(request.element_type)
+                 ? "kernels in peer memory do it if all GPUs belong to one process and can access each other's memory, "
+                   "they are at most eight, collectives.peer_memory is true, and the group contains no operation of "
+                   "another kind"
+                 : "there are no kernels in peer memory for elements of this type";
+    }
     return std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Unsupported,
                                                    to_string(request) + " refused between these GPUs: " + why,
                                                    request.caller.site));

@@ -50,6 +50,12 @@ std::vector<CudaRoute> communication_routes(const CommunicationFacts& facts) {
   const std::string in_blocks = "all_gather and reduce_scatter up to " + two_shots + " in total, broadcast up to " +
                                 std::to_string(PeerKernels::max_broadcast_bytes >> 20U) + " MiB";
   const std::string not_nccls = "reductions of 16-bit integers, means of integers";
+  if (facts.reproducible) {
+    const std::string why = "collectives.reproducible is true, and NCCL does not reduce in the order of ranks";
+    ways.push_back({"reductions of floating-point elements",
+                    why_not ? "refused" : "kernels in peer memory, at any size; of 8-bit elements: refused",
+                    why_not ? why + "; " + *why_not : why});
+  }
   if (why_not) {
     ways.push_back({not_nccls, "refused", "NCCL does not support them, or not exactly, and " + *why_not});
     ways.push_back({in_two, facts.nccl, *why_not});

@@ -22,6 +22,7 @@ struct CommunicationFacts {
   std::vector<std::string> devices;
   std::vector<std::vector<CudaPeerFacts>> peers;  ///< indexed by from, then to
   bool peer_memory = true;                        ///< the setting collectives.peer_memory
+  bool reproducible = false;                      ///< the setting collectives.reproducible
   std::string nccl;                               ///< "NCCL 2.28.9 (file)"; empty: there is none
   std::string why_no_nccl;
 };

@@ -18,6 +18,7 @@ detail::CommunicationFacts facts_of(const std::vector<DeviceId>& devices) {
       peers.push_back(peer == device ? CudaPeerFacts{} : describe_cuda_peer(device, peer));
   }
   facts.peer_memory = settings().get<bool>("collectives.peer_memory");
+  facts.reproducible = settings().get<bool>("collectives.reproducible");
   return facts;
 }
 

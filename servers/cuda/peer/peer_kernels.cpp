@@ -79,7 +79,15 @@ std::size_t size_of(const CollectiveRequest& request) noexcept {
 }
 
 bool is_float(ElementType type) noexcept {
-  return type == ElementType::F16 || type == ElementType::BF16 || type == ElementType::F32 || type == ElementType::F64;
+  switch (type) {
+    case ElementType::F8E4M3:
+    case ElementType::F8E5M2:
+    case ElementType::F16:
+    case ElementType::BF16:
+    case ElementType::F32:
+    case ElementType::F64: return true;
+    default: return false;
+  }
 }
 
 unsigned blocks_for(std::size_t units) noexcept {
@@ -104,21 +112,36 @@ bool is_of_small_blocks(const CollectiveRequest& request, std::size_t world_size
   }
 }
 
-/// Whether one two-shot kernel does all of these. `request(i)`: the i-th of `count` requests.
-template <class Request>
-bool are_small_together(std::size_t count, const Request& request) noexcept {
-  if (count > peer_kernel_pieces) return false;
-  const CollectiveRequest& first = request(0);
-  std::size_t bytes = 0;  // each request begins at a whole unit
-  for (std::size_t i = 0; i < count; ++i) {
-    const CollectiveRequest& each = request(i);
-    if (!is_all_reduce(each) || each.element_type != first.element_type ||
-        each.reduce_operation != first.reduce_operation || size_of(each) > PeerKernels::max_two_shots_bytes)
+/// Requests that one two-shot kernel does: all_reduces of one type and operation, which are small together.
+class SmallTogether {
+ public:
+  /// Adds the next request. Returns false, and does not add it, if the kernel does not do it as well.
+  bool add(const CollectiveRequest& request) noexcept {
+    const std::size_t size = size_of(request);
+    if (count_ == peer_kernel_pieces || !is_all_reduce(request) || size > PeerKernels::max_two_shots_bytes)
       return false;
-    bytes += two_shot_units(size_of(each)) * two_shot_unit;
+    const std::size_t bytes = bytes_ + two_shot_units(size) * two_shot_unit;  // each begins at a whole unit
+    if (bytes > PeerKernels::max_two_shots_bytes) return false;
+    if (count_ != 0 &&
+        (request.element_type != first_.element_type || request.reduce_operation != first_.reduce_operation))
+      return false;
+    if (count_ == 0) first_ = {request.element_type, request.reduce_operation};
+    ++count_;
+    bytes_ = bytes;
+    return true;
   }
-  return bytes != 0 && bytes <= PeerKernels::max_two_shots_bytes;
-}
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  [[nodiscard]] bool has_data() const noexcept { return bytes_ != 0; }
+
+ private:
+  struct Kind {
+    ElementType element_type;
+    ReduceOperation reduce_operation;
+  };
+  Kind first_{};
+  std::size_t count_ = 0;
+  std::size_t bytes_ = 0;
+};
 
 /// Launches a kernel with these values as arguments, which have the types of the kernel's parameters.
 template <class... Values>
@@ -169,14 +192,15 @@ bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& conte
 
 }  // namespace
 
-bool PeerKernels::is_needed(const CollectiveRequest& request) noexcept {
-  if (request.count == 0 || !facts_of(request.operation).reduces || !has_peer_kernels(request.element_type))
-    return false;
-  return !nccl_type(request.element_type) ||
-         (request.reduce_operation == ReduceOperation::Mean && !is_float(request.element_type));
+bool PeerKernels::is_needed(const CollectiveRequest& request, bool is_reproducible) noexcept {
+  if (request.count == 0 || !facts_of(request.operation).reduces) return false;
+  if (is_float(request.element_type)) return is_reproducible;
+  if (!has_peer_kernels(request.element_type)) return false;
+  return !nccl_type(request.element_type) || request.reduce_operation == ReduceOperation::Mean;
 }
 
-CollectiveAlgorithm PeerKernels::algorithm_of(const CollectiveRequests& requests, std::size_t world_size) noexcept {
+CollectiveAlgorithm PeerKernels::algorithm_of(const CollectiveRequests& requests, std::size_t world_size,
+                                              bool is_reproducible) noexcept {
   if (world_size > max_ranks) return CollectiveAlgorithm::Nccl;
   if (requests.size() == 1 && is_of_small_blocks(requests.front(), world_size)) return CollectiveAlgorithm::TwoShots;
   const auto has_kernels = [](const CollectiveRequest& request) {
@@ -185,9 +209,13 @@ CollectiveAlgorithm PeerKernels::algorithm_of(const CollectiveRequests& requests
   if (!std::ranges::all_of(requests, has_kernels)) return CollectiveAlgorithm::Nccl;
   if (requests.size() == 1 && is_all_reduce(requests.front()) && size_of(requests.front()) <= max_one_shot_bytes)
     return size_of(requests.front()) == 0 ? CollectiveAlgorithm::Nccl : CollectiveAlgorithm::OneShot;
-  if (are_small_together(requests.size(), [&](std::size_t i) -> const auto& { return requests[i]; }))
+  SmallTogether together;
+  if (std::ranges::all_of(requests, [&](const CollectiveRequest& each) { return together.add(each); }) &&
+      together.has_data())
     return CollectiveAlgorithm::TwoShots;
-  return std::ranges::any_of(requests, is_needed) ? CollectiveAlgorithm::TwoShots : CollectiveAlgorithm::Nccl;
+  const bool needed =
+      std::ranges::any_of(requests, [&](const CollectiveRequest& each) { return is_needed(each, is_reproducible); });
+  return needed ? CollectiveAlgorithm::TwoShots : CollectiveAlgorithm::Nccl;
 }
 
 PeerKernelCode PeerKernels::code_of(const CollectiveRequest& request) noexcept {
@@ -356,17 +384,22 @@ void PeerKernels::launch(CollectiveAlgorithm algorithm, std::size_t rank, const 
   const NcclCall& first = calls.front();
   if (algorithm == CollectiveAlgorithm::OneShot)
     return launch_one_shot(find(first.request)->one_shots[rank], rank, first, next_epoch(launched), count, launch);
-  if (calls.size() > 1 &&
-      are_small_together(calls.size(), [&](std::size_t i) -> const auto& { return calls[i].request; })) {
-    Pieces data;
-    for (const NcclCall& call : calls) data.add(call.source, call.destination, size_of(call.request));
-    const std::size_t units = data.first[data.count];
-    return launch_two_shots(find(first.request)->two_shot_groups[rank], rank, data, units, next_epoch(launched), count,
-                            launch);
-  }
   if (calls.size() == 1 && is_of_small_blocks(first.request, ranks_.size()))
     return launch_blocks(rank, first, next_epoch(launched), count, launch);
-  for (const NcclCall& call : calls) {
+  for (std::size_t at = 0; at < calls.size();) {
+    SmallTogether together;
+    while (at + together.count() < calls.size() && together.add(calls[at + together.count()].request)) {
+    }
+    if (together.count() > 1) {
+      const std::size_t end = at + together.count();
+      const CUfunction function = find(calls[at].request)->two_shot_groups[rank];
+      Pieces data;
+      for (; at < end; ++at) data.add(calls[at].source, calls[at].destination, size_of(calls[at].request));
+      if (!together.has_data()) continue;
+      launch_two_shots(function, rank, data, data.first[data.count], next_epoch(launched), count, launch);
+      continue;
+    }
+    const NcclCall& call = calls[at++];
     if (call.request.operation == CollectiveOperation::ReduceScatter) {
       NcclCall part = call;
       part.request.operation = CollectiveOperation::Reduce;

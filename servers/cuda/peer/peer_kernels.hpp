@@ -31,8 +31,8 @@ namespace cox::detail {
 /// all_reduce, all_gather, reduce_scatter and broadcast of small data by our own kernels, which write into the memory
 /// of the other GPUs; an all_reduce may also be of a group of tensors that are small together. In a stream these
 /// kernels take about half of NCCL's time; waited for one at a time they are faster from about 1 MiB on (decision 6).
-/// They also do the reductions that NCCL does not do. One object serves the ranks of one communicator; its operations
-/// are launched in one order on all of them. Any thread.
+/// They also do the reductions that NCCL does not do, or not in the order of ranks. One object serves the ranks of one
+/// communicator; its operations are launched in one order on all of them. Any thread.
 class PeerKernels {
  public:
   static constexpr std::size_t max_ranks = 8;
@@ -43,13 +43,14 @@ class PeerKernels {
   /// Limit in bytes of a broadcast: the root writes the data to each other rank.
   static constexpr std::size_t max_broadcast_bytes = std::size_t{1} << 20U;
 
-  /// Whether NCCL does not do the operation, or not exactly: reductions of 16-bit integers, and means of integers. Such
-  /// an operation is done here, whatever its size.
-  [[nodiscard]] static bool is_needed(const CollectiveRequest& request) noexcept;
+  /// Whether NCCL does not do the operation, or not exactly: reductions of 16-bit integers, and means of integers; if
+  /// `is_reproducible` (Communicator), also reductions of floating-point elements. Such an operation is done here,
+  /// whatever its size, if has_peer_kernels() for its type; else it is refused.
+  [[nodiscard]] static bool is_needed(const CollectiveRequest& request, bool is_reproducible) noexcept;
   /// The algorithm for these operations; Nccl: they are not done here. It does not depend on buffers, so it is the same
   /// on all ranks.
-  [[nodiscard]] static CollectiveAlgorithm algorithm_of(const CollectiveRequests& requests,
-                                                        std::size_t world_size) noexcept;
+  [[nodiscard]] static CollectiveAlgorithm algorithm_of(const CollectiveRequests& requests, std::size_t world_size,
+                                                        bool is_reproducible) noexcept;
 
   [[nodiscard]] static PeerKernelCode code_of(const CollectiveRequest& request) noexcept;
 

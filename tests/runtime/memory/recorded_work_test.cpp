@@ -12,6 +12,7 @@
 #include <utility>
 
 using namespace cox;
+using namespace cox::test;
 
 namespace {
 

@@ -3,6 +3,7 @@
 #include <coxswain/servers/cuda/peer/communication_routes.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
+#include <algorithm>
 #include <string>
 
 using namespace cox;
@@ -58,6 +59,21 @@ TEST_CASE("What keeps small sums out of peer memory is named") {
   const CudaRoute& small = ways[ways.size() - 2];
   CHECK(small.route == facts.nccl);
   CHECK_THAT(small.why, ContainsSubstring(why));
+}
+
+TEST_CASE("If sums must not depend on the size, they need peer memory") {
+  auto facts = facts_of(3);
+  facts.reproducible = true;
+  const auto floats = [&] {
+    const auto ways = communication_routes(facts);
+    const auto found = std::ranges::find(ways, "reductions of floating-point elements", &CudaRoute::what);
+    REQUIRE(found != ways.end());
+    return *found;
+  };
+  CHECK_THAT(floats().route, ContainsSubstring("at any size"));
+  facts.peer_memory = false;
+  CHECK(floats().route == "refused");
+  CHECK_THAT(floats().why, ContainsSubstring("collectives.peer_memory"));
 }
 
 TEST_CASE("Without NCCL collectives are refused, and it says why") {

@@ -19,7 +19,7 @@ TEST_CASE("What is small enough is reduced in the memory of the other GPUs") {
                             ReduceOperation operation = ReduceOperation::Sum) {
     CollectiveRequests requests;
     requests.push_back({.element_type = type, .count = bytes / element_size(type), .reduce_operation = operation});
-    return PeerKernels::algorithm_of(requests, 4);
+    return PeerKernels::algorithm_of(requests, 4, false);
   };
   CHECK(algorithm(0) == CollectiveAlgorithm::Nccl);
   CHECK(algorithm(8) == CollectiveAlgorithm::OneShot);
@@ -34,7 +34,9 @@ TEST_CASE("What is small enough is reduced in the memory of the other GPUs") {
 
 TEST_CASE("A group is done like one operation, if its tensors are of one type and small together") {
   const CollectiveRequest sum{.count = 2};
-  const auto algorithm = [](const CollectiveRequests& requests) { return PeerKernels::algorithm_of(requests, 4); };
+  const auto algorithm = [](const CollectiveRequests& requests) {
+    return PeerKernels::algorithm_of(requests, 4, false);
+  };
   CollectiveRequests group{sum, sum};
   CHECK(algorithm(group) == CollectiveAlgorithm::TwoShots);
   CHECK(algorithm({sum, {.element_type = ElementType::F16, .count = 2}}) == CollectiveAlgorithm::Nccl);
@@ -53,7 +55,7 @@ TEST_CASE("A group is done like one operation, if its tensors are of one type an
 
 TEST_CASE("Blocks are written to the other ranks as long as all of them are small") {
   const auto algorithm = [](CollectiveOperation operation, std::size_t count, ElementType type = ElementType::U8) {
-    return PeerKernels::algorithm_of({{.operation = operation, .element_type = type, .count = count}}, 4);
+    return PeerKernels::algorithm_of({{.operation = operation, .element_type = type, .count = count}}, 4, false);
   };
   constexpr std::size_t most = PeerKernels::max_two_shots_bytes / 4;
   for (const auto operation : {CollectiveOperation::AllGather, CollectiveOperation::ReduceScatter}) {
@@ -74,10 +76,10 @@ TEST_CASE("Blocks are written to the other ranks as long as all of them are smal
 }
 
 TEST_CASE("Another operation, and more ranks than there is memory for are NCCL's") {
-  CHECK(PeerKernels::algorithm_of({{.operation = CollectiveOperation::AllToAll, .count = 2}}, 4) ==
+  CHECK(PeerKernels::algorithm_of({{.operation = CollectiveOperation::AllToAll, .count = 2}}, 4, false) ==
         CollectiveAlgorithm::Nccl);
-  CHECK(PeerKernels::algorithm_of({{.count = 2}}, 8) == CollectiveAlgorithm::OneShot);
-  CHECK(PeerKernels::algorithm_of({{.count = 2}}, 9) == CollectiveAlgorithm::Nccl);
+  CHECK(PeerKernels::algorithm_of({{.count = 2}}, 8, false) == CollectiveAlgorithm::OneShot);
+  CHECK(PeerKernels::algorithm_of({{.count = 2}}, 9, false) == CollectiveAlgorithm::Nccl);
 }
 
 TEST_CASE("What NCCL does not reduce, or not exactly, is done here, whatever its size") {
@@ -88,17 +90,43 @@ TEST_CASE("What NCCL does not reduce, or not exactly, is done here, whatever its
       .operation = CollectiveOperation::ReduceScatter, .element_type = ElementType::U16, .count = 5};
   const CollectiveRequest sum{.count = std::size_t{64} << 20U};
   const CollectiveRequest barrier{.operation = CollectiveOperation::Barrier};
-  const auto algorithm = [](const CollectiveRequests& requests) { return PeerKernels::algorithm_of(requests, 4); };
+  const auto algorithm = [](const CollectiveRequests& requests) {
+    return PeerKernels::algorithm_of(requests, 4, false);
+  };
   CHECK(algorithm({shorts}) == CollectiveAlgorithm::TwoShots);
   CHECK(algorithm({mean}) == CollectiveAlgorithm::TwoShots);
   CHECK(algorithm({scatter}) == CollectiveAlgorithm::TwoShots);
   CHECK(algorithm({sum}) == CollectiveAlgorithm::Nccl);
   CHECK(algorithm({sum, shorts, scatter}) == CollectiveAlgorithm::TwoShots);  // as NCCL's groups are launched as one
   CHECK(algorithm({barrier, shorts}) == CollectiveAlgorithm::Nccl);           // which cannot do it: refused
-  CHECK(PeerKernels::is_needed(shorts));
-  CHECK(PeerKernels::is_needed(mean));
-  CHECK_FALSE(PeerKernels::is_needed(sum));
-  CHECK_FALSE(PeerKernels::is_needed(barrier));
+  CHECK(PeerKernels::is_needed(shorts, false));
+  CHECK(PeerKernels::is_needed(mean, false));
+  CHECK_FALSE(PeerKernels::is_needed(sum, false));
+  CHECK_FALSE(PeerKernels::is_needed(barrier, false));
+}
+
+TEST_CASE("If sums must not depend on the size, floating-point elements are reduced by kernels at any size") {
+  const auto algorithm = [](const CollectiveRequests& requests) {
+    return PeerKernels::algorithm_of(requests, 4, true);
+  };
+  const CollectiveRequest large{.count = std::size_t{64} << 20U};
+  CollectiveRequest mean = large;
+  mean.reduce_operation = ReduceOperation::Mean;
+  CollectiveRequest narrow = large;
+  narrow.element_type = ElementType::F8E4M3;
+  CollectiveRequest integers = large;
+  integers.element_type = ElementType::I32;
+  const CollectiveRequest gather{.operation = CollectiveOperation::AllGather, .count = std::size_t{64} << 20U};
+  CHECK(algorithm({{.count = 2}}) == CollectiveAlgorithm::OneShot);
+  CHECK(algorithm({large}) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm({large, mean, large}) == CollectiveAlgorithm::TwoShots);
+  CHECK(PeerKernels::is_needed(large, true));
+  CHECK(algorithm({narrow}) == CollectiveAlgorithm::Nccl);  // refused
+  CHECK(PeerKernels::is_needed(narrow, true));
+  CHECK(algorithm({large, gather}) == CollectiveAlgorithm::Nccl);  // refused
+  CHECK(algorithm({integers}) == CollectiveAlgorithm::Nccl);       // exact in any order
+  CHECK_FALSE(PeerKernels::is_needed(integers, true));
+  CHECK_FALSE(PeerKernels::is_needed(gather, true));
 }
 
 TEST_CASE("The kernels compile for every type and operation that they are for") {
@@ -109,7 +137,7 @@ TEST_CASE("The kernels compile for every type and operation that they are for") 
          {ReduceOperation::Sum, ReduceOperation::Mean, ReduceOperation::Min, ReduceOperation::Product}) {
       CollectiveRequests requests;
       requests.push_back({.element_type = facts.type, .count = 1, .reduce_operation = operation});
-      if (PeerKernels::algorithm_of(requests, 3) == CollectiveAlgorithm::Nccl) continue;
+      if (PeerKernels::algorithm_of(requests, 3, false) == CollectiveAlgorithm::Nccl) continue;
       INFO(to_string(operation) << " of " << to_string(facts.type));
       const KernelSource source{.text = peer_kernels_source(PeerKernels::code_of(requests.front()), 3),
                                 .name_expression = {},

@@ -7,6 +7,7 @@
 #include <coxswain/tests/servers/cuda/open_cuda.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/collectives/reduction/reduce.hpp>
 #include <coxswain/servers/cuda/compile/compile.hpp>
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
@@ -22,7 +23,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <random>
 #include <source_location>
 #include <string>
 #include <thread>
@@ -134,11 +137,13 @@ class RanksOfOneGpu {
   [[nodiscard]] std::uint32_t counted() const noexcept { return counted_; }
   void abort() { kernels_.abort(); }
 
+  bool is_reproducible = false;  ///< Communicator::is_reproducible()
+
  private:
   [[nodiscard]] CollectiveAlgorithm algorithm_of(const NcclCalls& calls) const {
     CollectiveRequests requests;
     for (const NcclCall& call : calls) requests.push_back(call.request);
-    const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, size());
+    const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, size(), is_reproducible);
     REQUIRE(algorithm != CollectiveAlgorithm::Nccl);
     return algorithm;
   }
@@ -162,6 +167,25 @@ RanksOfOneGpu::Parts in_place(const std::vector<Buffer>& data, const CollectiveR
   RanksOfOneGpu::Parts parts;
   for (const Buffer& each : data) parts.push_back({NcclCall{request, each.at(0), each.at(0)}});
   return parts;
+}
+
+/// Finite values of very different sizes, so that the order of additions shows.
+std::vector<std::byte> random_floats(ElementType type, std::size_t count, std::size_t seed) {
+  std::mt19937 random(static_cast<std::uint32_t>(seed));
+  std::vector<std::byte> bytes(count * element_size(type));
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto word = static_cast<std::uint32_t>(random());
+    if (type == ElementType::F32) {
+      const std::uint32_t value = (word & 0x807fffffU) | (100U + (word >> 23U) % 40U) << 23U;
+      std::memcpy(bytes.data() + 4 * i, &value, 4);
+    } else {
+      const bool is_half = type == ElementType::F16;
+      const std::uint32_t exponent = is_half ? (5U + (word >> 16U) % 15U) << 10U : (100U + (word >> 16U) % 40U) << 7U;
+      const auto value = static_cast<std::uint16_t>((word & (is_half ? 0x83ffU : 0x807fU)) | exponent);
+      std::memcpy(bytes.data() + 2 * i, &value, 2);
+    }
+  }
+  return bytes;
 }
 
 /// Reduces what `values(rank)` has to `expected`, in place and elsewhere.
@@ -287,6 +311,43 @@ TEST_CASE("A kernel of several ranks reduces a group of tensors of any sizes, on
         REQUIRE(equal(gpu.client(), data[rank][i].handle(),
                       bytes_of(type, reduced(ReduceOperation::Sum, gpu.size(), counts[i]))));
   }
+}
+
+TEST_CASE("Sums of several ranks have the bits of host devices, whatever the size and the group, on one GPU", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  const std::vector<std::vector<std::size_t>> groups{
+      {13}, {20'000}, {3'000'001}, {1, 700'000, 5, 2'000'000, 300, 40'000}};
+  for (const std::size_t ranks : {2U, 3U, 5U, 8U})
+    for (const ElementType type : {ElementType::F32, ElementType::BF16, ElementType::F16}) {
+      RanksOfOneGpu gpu(ranks);
+      gpu.is_reproducible = true;
+      gpu.prepare(reduction_of(type, 1));
+      for (const std::vector<std::size_t>& counts : groups) {
+        RanksOfOneGpu::Parts parts(ranks);
+        std::vector<std::vector<Buffer>> data(ranks);
+        std::vector<std::vector<std::byte>> expected;
+        for (std::size_t tensor = 0; tensor < counts.size(); ++tensor) {
+          const std::size_t bytes = counts[tensor] * element_size(type);
+          std::vector<std::vector<std::byte>> values;
+          std::vector<const std::byte*> inputs;
+          for (std::size_t rank = 0; rank < ranks; ++rank) {
+            values.push_back(random_floats(type, counts[tensor], 100 * tensor + rank));
+            data[rank].emplace_back(gpu.client(), Bytes::copy_of(values.back()));
+            parts[rank].push_back(
+                NcclCall{reduction_of(type, counts[tensor]), data[rank].back().at(0), data[rank].back().at(0)});
+          }
+          for (const auto& each : values) inputs.push_back(each.data());
+          expected.emplace_back(bytes);
+          detail::reduce(type, ReduceOperation::Sum, inputs, counts[tensor], expected.back().data());
+        }
+        INFO(ranks << " ranks, " << to_string(type) << ", " << counts.front() << " elements");
+        if (!gpu.ready_for(parts)) continue;
+        REQUIRE(gpu.run(parts));
+        for (std::size_t rank = 0; rank < ranks; ++rank)
+          for (std::size_t tensor = 0; tensor < counts.size(); ++tensor)
+            REQUIRE(equal(gpu.client(), data[rank][tensor].handle(), Bytes::copy_of(expected[tensor])));
+      }
+    }
 }
 
 // Sums in place of the first elements, so many: what was written for one operation must have been read when it is

@@ -4,10 +4,12 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/communication/communication_id.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
 #include <dlfcn.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -15,6 +17,7 @@
 
 using namespace cox;
 using namespace cox::test;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -102,4 +105,25 @@ TEST_CASE("Small sums go on while the others still have operations for which NCC
       REQUIRE(clients[rank].read_one(sums[rank][i]).to_vector<std::uint32_t>() ==
               std::vector<std::uint32_t>{2 * i, 200});
   CHECK(creations() == before + 1);
+}
+
+TEST_CASE("With collectives.reproducible, reductions that only NCCL could do are refused, and the rest is done") {
+  FakeGpus gpus;
+  set_settings({{"collectives.reproducible", true}, {"collectives.peer_memory", false}});
+  const CommunicationId devices{{FakeGpus::device(0), FakeGpus::device(1)}};
+  const std::array clients{FakeGpus::client(0), FakeGpus::client(1)};
+  std::vector<Handle> data;
+  for (const CudaClient& client : clients) {
+    data.push_back(client.create(Bytes::copy_of(std::vector<float>(10, 1.0F))));
+    client.all_reduce(data.back(), data.back(), ElementType::F32, devices);
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    clients[rank].sync_collective();
+    CHECK_THROWS_WITH(clients[rank].sync().get(), ContainsSubstring("collectives.reproducible"));
+    clients[rank].accept(data[rank]);
+    clients[rank].all_reduce(data[rank], data[rank], ElementType::I32, devices, ReduceOperation::Max);
+  }
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    CHECK(clients[rank].read_one(data[rank]).to_vector<float>() == std::vector<float>(10, 1.0F));
+  reset_settings({"collectives.reproducible", "collectives.peer_memory"});
 }

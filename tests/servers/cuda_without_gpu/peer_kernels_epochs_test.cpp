@@ -34,7 +34,7 @@ class Ranks {
     CollectiveRequest request{.operation = CollectiveOperation::AllReduce, .element_type = ElementType::U32};
     request.count = count;
     kernels_.prepare(request, [] { return std::shared_ptr<void>(); });
-    REQUIRE(PeerKernels::algorithm_of({request}, 2) == way);
+    REQUIRE(PeerKernels::algorithm_of({request}, 2, false) == way);
     for (std::size_t rank = 0; rank < 2; ++rank) {
       for (std::size_t i = 0; i < count; ++i) in(rank)[i] = static_cast<std::uint32_t>(10 * rank + i + 1);
       const NcclCall call{.request = request, .source = in(rank), .destination = out(rank)};
