@@ -4,7 +4,6 @@
 #include <coxswain/collectives/store/deadline_socket.hpp>
 #include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/tools/cox/nodes/run_connections.hpp>
 
 #include <boost/asio/connect.hpp>
 
@@ -35,7 +34,7 @@ HeadConnection::~HeadConnection() {
 }
 
 void HeadConnection::wait(const std::vector<int>& descriptors, std::optional<std::chrono::nanoseconds> longest) {
-  run_connections(io_, descriptors, longest);
+  wait_.wait(descriptors, longest);
 }
 
 void HeadConnection::connect() {

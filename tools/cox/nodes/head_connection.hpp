@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/link/silence.hpp>
+#include <coxswain/tools/cox/nodes/connection_wait.hpp>
 #include <coxswain/tools/cox/nodes/node_message.hpp>
 #include <coxswain/tools/cox/nodes/node_options.hpp>
 
@@ -65,6 +66,7 @@ class HeadConnection {
   const std::chrono::nanoseconds heartbeat_;
   const std::chrono::nanoseconds silence_limit_;
   boost::asio::io_context io_;
+  ConnectionWait wait_{io_};
   boost::asio::steady_timer timer_{io_};  // until the next attempt, then until the next heartbeat
   Tcp::resolver resolver_{io_};
   Tcp::socket socket_{io_};

@@ -6,7 +6,8 @@
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/tools/cox/byte_text.hpp>
 #include <coxswain/tools/cox/exit_code.hpp>
-#include <coxswain/tools/cox/nodes/run_connections.hpp>
+#include <coxswain/tools/cox/supervisor/caught_signals.hpp>
+#include <coxswain/tools/cox/supervisor/fault_summary.hpp>
 #include <coxswain/tools/cox/version.hpp>
 
 #include <algorithm>
@@ -125,7 +126,7 @@ RemoteNodes::~RemoteNodes() {
 std::string RemoteNodes::host() const { return acceptor_.endpoint().address().to_string(); }
 
 void RemoteNodes::wait(const std::vector<int>& descriptors, std::optional<std::chrono::nanoseconds> longest) {
-  run_connections(io_, descriptors, longest);
+  wait_.wait(descriptors, longest);
 }
 
 bool RemoteNodes::are_present() const noexcept {

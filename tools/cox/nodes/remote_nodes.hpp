@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/link/link_acceptor.hpp>
 #include <coxswain/collectives/link/silence.hpp>
+#include <coxswain/tools/cox/nodes/connection_wait.hpp>
 #include <coxswain/tools/cox/nodes/node_message.hpp>
 #include <coxswain/tools/cox/nodes/node_options.hpp>
 #include <coxswain/tools/cox/supervisor/program_end.hpp>
@@ -133,6 +134,7 @@ class RemoteNodes {
   const std::chrono::nanoseconds heartbeat_;
   const std::chrono::nanoseconds silence_;
   boost::asio::io_context io_;
+  ConnectionWait wait_{io_};
   boost::asio::steady_timer timer_{io_};
   detail::world::LinkAcceptor<NodeLink> acceptor_;
   std::vector<Node> nodes_;  // from node 1 on
