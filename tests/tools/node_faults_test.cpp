@@ -1,0 +1,119 @@
+// A world on several nodes in which an agent, or its connection, does not do what is expected. The test itself plays
+// some of the agents.
+#include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/tools/agent.hpp>
+#include <coxswain/tests/tools/command.hpp>
+#include <coxswain/tests/tools/node_peer.hpp>
+#include <coxswain/tests/tools/nodes.hpp>
+#include <coxswain/tests/tools/scratch_folder.hpp>
+
+#include <coxswain/tools/cox/nodes/node_message.hpp>
+
+#include <boost/asio/io_context.hpp>
+
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
+using cox::test::Agent;
+using cox::test::ended_well;
+using cox::test::NodePeer;
+using cox::test::Nodes;
+using cox::test::PlayedHead;
+using cox::test::PlayedNode;
+using cox::test::Words;
+using cox::tools::Command;
+using namespace cox::tools;
+
+namespace {
+
+/// The agent of node 1, with a head that the test plays.
+class OneAgent {
+ public:
+  explicit OneAgent(const std::string& script, const Words& options = {}) : nodes_({1, 1}, script, options) {
+    nodes_.set_port(head_.port());
+    nodes_.start(1);
+  }
+  PlayedHead& head() { return head_; }
+  Agent& agent() { return nodes_.agent(1); }
+  Nodes& nodes() { return nodes_; }
+
+ private:
+  PlayedHead head_;
+  Nodes nodes_;
+};
+
+std::string query(const char* what, const Agent& agent) {
+  const Command command = Command::run({"run", what, std::to_string(agent.id())});
+  return command.out + command.err;
+}
+
+const ProcessEnded with_memory{.code = 86, .before_failure = true, .kept_bytes = 4096, .holds_memory = true};
+const NodeFinished keeps{.keeps = true, .progresses = true, .holds_memory = true, .kept_bytes = 4096};
+
+}  // namespace
+
+TEST_CASE("A message that is not valid in a run is the loss of the node") {
+  const std::vector<std::vector<NodeMessage>> invalid{{NodeStarted{}},  // without pids
+                                                      {NodeStarted{.pids = {1}}, NodeStarted{.pids = {1}}},
+                                                      {ProcessEnded{.process = 1}},
+                                                      {ProcessEnded{}, ProcessEnded{}},
+                                                      {NodeFinished{}}};
+  for (const auto& messages : invalid) {
+    Nodes nodes({1, 1}, "exec sleep 1000", {"--grace", "0ms", "--restarts", "0"});
+    nodes.start_head();
+    boost::asio::io_context io;
+    PlayedNode node(io, nodes.port(), 1, 2);
+    static_cast<void>(node.receive_a<StartNode>());
+    for (const NodeMessage& message : messages) node.send(message);
+    nodes.agent(0).wait_for("node 1 (host1) is lost: it sent a message that is not valid: ");
+  }
+}
+
+TEST_CASE("A message of node 0 that is not valid ends the agent") {
+  for (const NodeMessage& message :
+       {NodeMessage(NodeFinished{}), NodeMessage(SignalNode{.process = 1, .number = 15})}) {
+    OneAgent one("exit 0");
+    NodePeer head = one.head().accept();
+    head.send(message);
+    CHECK(one.agent().end() == 87);
+    CHECK_THAT(one.agent().err(), ContainsSubstring("is lost: it sent a message that is not expected\n"));
+  }
+}
+
+TEST_CASE("A node whose agent is killed while it holds kept memory has none, and the world continues") {
+  Nodes nodes({1, 1}, "exit 0");
+  Agent& head = nodes.start_head();
+  boost::asio::io_context io;
+  PlayedNode node(io, nodes.port(), 1, 2);
+  static_cast<void>(node.start_run());
+  node.send(with_memory);
+  static_cast<void>(node.receive_a<FinishNode>());
+  node.send(keeps);
+  head.wait_for("restart 1 of all processes with 4.10 kB of kept memory\n");
+  static_cast<void>(node.start_run());
+  CHECK_THAT(query("--status", head), ContainsSubstring("4.10 kB of kept memory"));
+  node.close();
+  head.wait_for("process 1 is lost with its node; restart 2 of all processes in ");
+  head.wait_for("waits for 1 of 2 nodes at ");
+  CHECK_THAT(query("--status", head), !ContainsSubstring("4.10 kB of kept memory"));
+  PlayedNode next(io, nodes.port(), 1, 2);
+  CHECK(next.start_run().restart == 2);
+  next.send(ProcessEnded{});
+  CHECK(next.receive_a<EndNode>().code == 0);
+  next.close();
+  CHECK(head.end() == 0);
+}
