@@ -61,10 +61,57 @@ std::string query(const char* what, const Agent& agent) {
   return command.out + command.err;
 }
 
+// Limits the descriptors that the process may open, from now on, to so many.
+void limit_descriptors(pid_t process, int more) {
+  rlimit limit{};
+  REQUIRE(prlimit(process, RLIMIT_NOFILE, nullptr, &limit) == 0);
+  limit.rlim_cur = 0;
+  for (; more >= 0; ++limit.rlim_cur)
+    if (!std::filesystem::is_symlink("/proc/" + std::to_string(process) + "/fd/" + std::to_string(limit.rlim_cur)))
+      --more;
+  --limit.rlim_cur;
+  REQUIRE(prlimit(process, RLIMIT_NOFILE, &limit, nullptr) == 0);
+}
+
 const ProcessEnded with_memory{.code = 86, .before_failure = true, .kept_bytes = 4096, .holds_memory = true};
 const NodeFinished keeps{.keeps = true, .progresses = true, .holds_memory = true, .kept_bytes = 4096};
 
 }  // namespace
+
+TEST_CASE("If node 0 cannot open what a run needs, all agents end with its code, and say why") {
+  Nodes nodes({1, 1}, "exit 0");
+  nodes.start_head();
+  limit_descriptors(nodes.agent(0).id(), 1);  // the connection of node 1
+  nodes.start(1);
+  CHECK(nodes.codes() == std::set<int>{126});
+  CHECK_THAT(nodes.err(),
+             ContainsSubstring("cox run: cannot start '/bin/sh': ") && ContainsSubstring("Too many open files"));
+  CHECK_THAT(nodes.err(1), ContainsSubstring("cox run: node 0: cannot start '/bin/sh': ") &&
+                               ContainsSubstring("Too many open files"));
+}
+
+TEST_CASE("If node 0 cannot open what a run needs, it tries again while memory is held") {
+  Nodes nodes({1, 1}, "exit 0");
+  nodes.start_head();
+  boost::asio::io_context io;
+  PlayedNode node(io, nodes.port(), 1, 2);
+  static_cast<void>(node.start_run());
+  node.send(with_memory);
+  Agent& head = nodes.agent(0);
+  static_cast<void>(node.receive_a<FinishNode>());
+  limit_descriptors(head.id(), 0);
+  node.send(keeps);
+  static_cast<void>(node.receive_a<FinishNode>());
+  head.wait_for("cannot start '/bin/sh': ");
+  limit_descriptors(head.id(), 500);
+  node.send(keeps);
+  const auto run = node.start_run();
+  CHECK(run.restart >= 2);
+  node.send(ProcessEnded{});
+  CHECK(node.receive_a<EndNode>().code == 0);
+  node.close();
+  CHECK(head.end() == 0);
+}
 
 TEST_CASE("A message that is not valid in a run is the loss of the node") {
   const std::vector<std::vector<NodeMessage>> invalid{{NodeStarted{}},  // without pids
@@ -92,6 +139,33 @@ TEST_CASE("A message of node 0 that is not valid ends the agent") {
     CHECK(one.agent().end() == 87);
     CHECK_THAT(one.agent().err(), ContainsSubstring("is lost: it sent a message that is not expected\n"));
   }
+}
+
+TEST_CASE("A process of another node that does not end can be left by a signal") {
+  Nodes nodes({1, 1, 1}, "exit 0");
+  Agent& head = nodes.start_head();
+  boost::asio::io_context io;
+  PlayedNode first(io, nodes.port(), 1, 3);
+  PlayedNode second(io, nodes.port(), 2, 3);
+  static_cast<void>(first.start_run());
+  static_cast<void>(second.start_run());
+  first.send(with_memory);
+  second.send(ProcessEnded{});
+  for (PlayedNode* const node : {&first, &second}) {
+    static_cast<void>(node->receive_a<FinishNode>());
+    node->send(keeps);
+  }
+  static_cast<void>(first.start_run());
+  static_cast<void>(second.receive_a<StartNode>());
+  second.send(NodeStarted{.error = ENOENT});
+  CHECK(first.receive_a<SignalNode>().number == SIGKILL);
+  CHECK_THAT(query("--status", head), ContainsSubstring("wait for their restart\n"));
+  head.send(SIGTERM);
+  for (PlayedNode* const node : {&first, &second}) {
+    CHECK(node->receive_a<EndNode>().code == 127);
+    node->close();
+  }
+  CHECK(head.end() == 127);
 }
 
 TEST_CASE("A node whose agent is killed while it holds kept memory has none, and the world continues") {

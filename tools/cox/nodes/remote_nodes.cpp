@@ -186,19 +186,26 @@ void RemoteNodes::require_started() const {
 }
 
 void RemoteNodes::kill_run() {
-  const auto have_ended = [this] {
-    return std::ranges::all_of(nodes_, [](const Node& node) {
-      return std::ranges::all_of(node.members, [](const Member& member) { return member.end.has_value(); });
-    });
-  };
   for (Node& node : nodes_)
     for (std::size_t process = 0; process < node.members.size(); ++process) Process(*this, node, process).send(SIGKILL);
-  while (!have_ended()) wait({}, std::nullopt);
+}
+
+bool RemoteNodes::have_ended() const noexcept {
+  return std::ranges::all_of(nodes_, [](const Node& node) {
+    return std::ranges::all_of(node.members, [](const Member& member) { return member.end.has_value(); });
+  });
+}
+
+bool RemoteNodes::gpu_memory_is_lost() const noexcept {
+  return std::ranges::any_of(nodes_, [](const Node& node) {
+    return std::ranges::any_of(node.members, [](const Member& member) { return member.gpu_memory_is_lost; });
+  });
 }
 
 void RemoteNodes::begin_finish(bool gpu_memory_is_lost) {
   for (Node& node : nodes_) {
     node.finishes = node.in_run && node.link != nullptr;
+    node.finished.reset();  // of an earlier try to start the next run
     if (node.finishes) node.link->send(FinishNode{.gpu_memory_is_lost = gpu_memory_is_lost});
   }
 }

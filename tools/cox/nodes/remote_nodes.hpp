@@ -73,8 +73,12 @@ class RemoteNodes {
   void add_to(WorldRun& world);
   /// Throws std::system_error if a node could not start its processes.
   void require_started() const;
-  /// Kills all processes of the run, and blocks until they have ended.
+  /// Kills all processes of the run.
   void kill_run();
+  /// Whether all processes of the run have ended.
+  [[nodiscard]] bool have_ended() const noexcept;
+  /// Whether a process of the run has reported a fault of its GPU by which the memory is lost.
+  [[nodiscard]] bool gpu_memory_is_lost() const noexcept;
   /// All processes of the run have ended, and will be started again: the nodes end what they have left.
   void begin_finish(bool gpu_memory_is_lost);
   /// What they have reported; std::nullopt: not all have done so.
@@ -96,6 +100,7 @@ class RemoteNodes {
     std::uint32_t pid = 0;  // 0: not reported yet
     std::optional<ProgramEnd> end{};
     bool before_failure = false;
+    bool gpu_memory_is_lost = false;
     std::filesystem::path report;
   };
   struct Node {
