@@ -40,6 +40,9 @@ using namespace cox::tools;
 
 namespace {
 
+constexpr const char* ecc_report =
+    R"({"name": "CUDA_ERROR_ECC_UNCORRECTABLE", "code": 214, "call": "launch", "suspects": []})";
+
 /// The agent of node 1, with a head that the test plays.
 class OneAgent {
  public:
@@ -77,6 +80,27 @@ const ProcessEnded with_memory{.code = 86, .before_failure = true, .kept_bytes =
 const NodeFinished keeps{.keeps = true, .progresses = true, .holds_memory = true, .kept_bytes = 4096};
 
 }  // namespace
+
+TEST_CASE("GPU memory is lost on all nodes, also if the report of another node cannot be written") {
+  Nodes nodes({1, 1},
+              "[ $COX_RESTART = 1 ] && exit ${COX_LAST_FAULT+4}; mkdir $(dirname $COX_FAULT_REPORT)/fault-1.json; "
+              "echo > $D/ready; exit 0");
+  nodes.start_head();
+  boost::asio::io_context io;
+  PlayedNode node(io, nodes.port(), 1, 2);
+  static_cast<void>(node.start_run());
+  nodes.await({"0/ready"});
+  node.send(ProcessEnded{.code = 86, .before_failure = true, .gpu_memory_is_lost = true, .report = ecc_report});
+  CHECK(node.receive_a<FinishNode>().gpu_memory_is_lost);
+  node.send(NodeFinished{});
+  static_cast<void>(node.start_run());
+  node.send(ProcessEnded{});
+  CHECK(node.receive_a<EndNode>().code == 0);
+  node.close();
+  CHECK(nodes.agent(0).end() == 0);
+  CHECK_THAT(nodes.err(),
+             ContainsSubstring("cox run: the fault report of process 1 on node 1 (host1) cannot be written: "));
+}
 
 TEST_CASE("If node 0 cannot open what a run needs, all agents end with its code, and say why") {
   Nodes nodes({1, 1}, "exit 0");

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 #include <variant>
@@ -123,10 +122,7 @@ void NodeAgent::start(const StartNode& run) {
                  .name = run.run,
                  .processes = run.processes,
                  .first_process = run.first_process};
-  if (!run.last_fault.empty()) {
-    its.last_fault = local_.folder() / "last-fault.json";
-    std::ofstream(*its.last_fault) << run.last_fault;
-  }
+  if (!run.last_fault.empty()) its.last_fault = write_last_fault(run.last_fault);
   members_.clear();
   first_process_ = run.first_process;
   failure_is_noted_ = false;
@@ -146,6 +142,15 @@ void NodeAgent::start(const StartNode& run) {
   head_.send(started);
 }
 
+std::optional<std::filesystem::path> NodeAgent::write_last_fault(const std::string& report) try {
+  const std::filesystem::path file = local_.folder() / "last-fault.json";
+  write_report(file, report);
+  return file;
+} catch (const std::system_error& error) {
+  err_ << "cox run: the report of the last fault cannot be written: " << error.what() << "\n" << std::flush;
+  return std::nullopt;
+}
+
 void NodeAgent::report_ends() {
   for (std::size_t process = 0; process < members_.size(); ++process) {
     Member& member = members_[process];
@@ -154,13 +159,15 @@ void NodeAgent::report_ends() {
     if (!end) continue;
     member.is_reported = true;
     local_.keepers().serve();
+    const std::filesystem::path report = local_.report(first_process_ + process);
     head_.send(ProcessEnded{.process = static_cast<std::uint16_t>(process),
                             .code = static_cast<std::uint8_t>(end->code),
                             .signal = static_cast<std::uint8_t>(end->signal),
                             .before_failure = !failure_is_noted_ || member.child->ended_before_failure(),
                             .kept_bytes = local_.keepers().bytes(),
                             .holds_memory = local_.keepers().holds_memory(),
-                            .report = text_of_report(local_.report(first_process_ + process), max_fault_report)});
+                            .gpu_memory_is_lost = memory_is_lost(report),
+                            .report = text_of_report(report, max_fault_report)});
   }
 }
 

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -47,6 +48,8 @@ class NodeAgent {
 
   [[nodiscard]] bool runs() const;
   void start(const StartNode& run);
+  // Returns the file; std::nullopt if it cannot be written.
+  [[nodiscard]] std::optional<std::filesystem::path> write_last_fault(const std::string& report);
   void report_ends();
   void finish(const FinishNode& request);
   void answer_requests();

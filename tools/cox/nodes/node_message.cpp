@@ -64,6 +64,7 @@ void code(Coder& coder, M& message) {
   code_flag(coder, message.before_failure);
   coder.number(message.kept_bytes);
   code_flag(coder, message.holds_memory);
+  code_flag(coder, message.gpu_memory_is_lost);
   coder.text(message.report, max_fault_report);
 }
 template <class Coder, Is<NodeFinished> M>

@@ -28,11 +28,11 @@
 /// their number among those of the node.
 namespace cox::tools {
 
-inline constexpr std::uint32_t node_protocol_version = 1;
+inline constexpr std::uint32_t node_protocol_version = 2;
 inline constexpr std::size_t max_nodes = 4096;
 inline constexpr std::size_t max_world_processes = 4096;
 inline constexpr std::size_t max_node_hello = 1024;                       ///< bytes of an encoded NodeHello
-inline constexpr std::size_t max_fault_report = std::size_t{256} * 1024;  ///< bytes; larger reports are not sent
+inline constexpr std::size_t max_fault_report = std::size_t{256} * 1024;  ///< bytes; of larger reports a part is sent
 
 // From an agent to the head.
 
@@ -63,7 +63,8 @@ struct ProcessEnded {
   bool before_failure = false;   ///< it had begun to end when the agent received FailureNoted, or none has arrived
   std::uint64_t kept_bytes = 0;  ///< kept memory that the agent holds
   bool holds_memory = false;
-  std::string report = {};  ///< of its GPU fault; empty: none
+  bool gpu_memory_is_lost = false;  ///< by its GPU fault
+  std::string report = {};          ///< of its GPU fault; empty: none
 
   friend bool operator==(const ProcessEnded&, const ProcessEnded&) = default;
 };

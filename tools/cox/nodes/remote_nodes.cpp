@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <csignal>
 #include <exception>
-#include <fstream>
 #include <numeric>
 #include <system_error>
 #include <utility>
@@ -358,10 +357,17 @@ std::string RemoteNodes::note_started(Node& node, const NodeStarted& message) co
   return {};
 }
 
-std::string RemoteNodes::note_ended(Node& node, const ProcessEnded& message) const {
+std::string RemoteNodes::note_ended(Node& node, const ProcessEnded& message) {
   if (message.process >= node.members.size() || node.members[message.process].end) return "no such process runs";
   Member& member = node.members[message.process];
-  if (!message.report.empty()) std::ofstream(member.report) << message.report;
+  try {
+    if (!message.report.empty()) write_report(member.report, message.report);
+  } catch (const std::system_error& error) {
+    err_ << "cox run: the fault report of process " << processes_of(node.number).first + message.process << " on "
+         << name(node) << " cannot be written: " << error.what() << "\n"
+         << std::flush;
+  }
+  member.gpu_memory_is_lost = message.gpu_memory_is_lost;
   member.before_failure = message.before_failure;
   member.end = ProgramEnd{.code = message.code, .signal = message.signal};
   node.holds_memory = message.holds_memory;

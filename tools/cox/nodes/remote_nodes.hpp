@@ -127,7 +127,7 @@ class RemoteNodes {
   // Each returns what is wrong with the message; empty: nothing.
   [[nodiscard]] std::string receive(Node& node, const NodeMessage& message);
   [[nodiscard]] std::string note_started(Node& node, const NodeStarted& message) const;
-  [[nodiscard]] std::string note_ended(Node& node, const ProcessEnded& message) const;
+  [[nodiscard]] std::string note_ended(Node& node, const ProcessEnded& message);
   void lose(Node& node, const std::string& why);
   void send_heartbeats();
   void note_failure(Node& node);

@@ -275,8 +275,8 @@ bool WorldSupervisor::continues(std::optional<std::chrono::nanoseconds> longest)
 }
 
 bool WorldSupervisor::finish_run() {
-  bool gpu_memory_is_lost = false;
-  for (std::size_t process = 0; process < processes(); ++process)
+  bool gpu_memory_is_lost = nodes_ && nodes_->gpu_memory_is_lost();
+  for (std::size_t process = 0; process < options_.processes; ++process)
     gpu_memory_is_lost = gpu_memory_is_lost || memory_is_lost(local_.report(process));
   if (nodes_) nodes_->begin_finish(gpu_memory_is_lost);
   if (!local_.end_leftovers([&] { return continues(std::chrono::milliseconds(10)); })) return false;
