@@ -102,6 +102,15 @@ TEST_CASE("GPU memory is lost on all nodes, also if the report of another node c
              ContainsSubstring("cox run: the fault report of process 1 on node 1 (host1) cannot be written: "));
 }
 
+TEST_CASE("A world for which --reload is requested while it waits for nodes is started once") {
+  Nodes nodes({1, 1}, "echo >> $OUT/runs$P");
+  nodes.start_head();
+  CHECK_THAT(query("--reload", nodes.agent(0)), ContainsSubstring("the processes wait for 1 of 2 nodes at 127.0.0.1:"));
+  nodes.start(1);
+  CHECK(nodes.codes() == ended_well);
+  CHECK(nodes.text("runs0") == "\n");
+}
+
 TEST_CASE("If node 0 cannot open what a run needs, all agents end with its code, and say why") {
   Nodes nodes({1, 1}, "exit 0");
   nodes.start_head();

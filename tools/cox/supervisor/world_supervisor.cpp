@@ -97,6 +97,7 @@ std::optional<int> WorldSupervisor::wait_for_nodes() {
 // it; there is no failure_ then.
 ProgramEnd WorldSupervisor::try_run() try {
   failure_.reset();
+  reload_requested_ = false;  // of a request before the start
   began_ = Clock::now();
   failure_ = run_processes();
   return failure_ ? failure_->end : ProgramEnd{};
@@ -240,6 +241,7 @@ void WorldSupervisor::answer_requests(WorldRun* world) {
 }
 
 std::string WorldSupervisor::reload(WorldRun* world) {
+  if (world == nullptr && nodes_ && !nodes_->are_present()) return "the processes wait for " + nodes_->missing() + "\n";
   reload_requested_ = true;
   if (world == nullptr) return "the processes are started now\n";
   world->expect_end();
