@@ -111,6 +111,16 @@ TEST_CASE("A world for which --reload is requested while it waits for nodes is s
   CHECK(nodes.text("runs0") == "\n");
 }
 
+TEST_CASE("A node that is lost while the others end is not what ended the world") {
+  Nodes nodes({1, 1}, "[ $P = 0 ] && await ready && exit 3; trap 'echo > $D/term' TERM; echo > $D/ready; idle",
+              {"--grace", "10ms"});
+  nodes.start();
+  nodes.await({"0/term"});
+  nodes.agent(1).send(SIGKILL);
+  CHECK(nodes.agent(0).end() == 3);
+  CHECK_THAT(nodes.err(), ContainsSubstring(") is lost: ") && ContainsSubstring(" is lost with its node\n"));
+}
+
 TEST_CASE("If node 0 cannot open what a run needs, all agents end with its code, and say why") {
   Nodes nodes({1, 1}, "exit 0");
   nodes.start_head();
@@ -172,6 +182,21 @@ TEST_CASE("A message of node 0 that is not valid ends the agent") {
     CHECK(one.agent().end() == 87);
     CHECK_THAT(one.agent().err(), ContainsSubstring("is lost: it sent a message that is not expected\n"));
   }
+}
+
+TEST_CASE("An agent sends SIGKILL to a process that ignores SIGTERM") {
+  OneAgent one("trap '' TERM; echo > $D/ready; idle");
+  NodePeer head = one.head().accept();
+  head.send(StartNode{.processes = 1, .leader_port = 1, .run = "run"});
+  CHECK(head.receive_a<NodeStarted>().pids.size() == 1);
+  one.nodes().await({"0/ready"});
+  head.send(FailureNoted{});
+  head.send(SignalNode{.process = 0, .number = SIGTERM});
+  head.send(SignalNode{.process = 0, .number = SIGKILL});
+  static_cast<void>(head.receive_a<FailureNoted>());
+  CHECK(head.receive_a<ProcessEnded>().signal == SIGKILL);
+  head.send(EndNode{});
+  CHECK(one.agent().end() == 0);
 }
 
 TEST_CASE("A process of another node that does not end can be left by a signal") {

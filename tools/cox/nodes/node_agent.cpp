@@ -109,6 +109,7 @@ std::optional<int> NodeAgent::handle(const NodeMessage& message) {
     failure_is_noted_ = true;
     for (const Member& member : members_)
       if (!member.is_reported) member.child->note_failure();
+    head_.send(FailureNoted{});
   } else {
     head_.lose("it sent a message that is not expected");
   }

@@ -19,6 +19,7 @@
 ///       | <----------------------- StartNode |   once for each run
 ///       | NodeStarted ---------------------> |
 ///       | <-------- FailureNoted, SignalNode |   FailureNoted at most once for each run
+///       | FailureNoted --------------------> |   at once, as the reply
 ///       | ProcessEnded --------------------> |   once for each process of the node
 ///       | <---------------------- FinishNode |   if the world is restarted
 ///       | NodeFinished --------------------> |
@@ -90,6 +91,10 @@ struct NodeSignal {
 struct NodeHeartbeat {
   friend bool operator==(const NodeHeartbeat&, const NodeHeartbeat&) = default;
 };
+/// The first failure of the run has been found; from an agent: it knows that.
+struct FailureNoted {
+  friend bool operator==(const FailureNoted&, const FailureNoted&) = default;
+};
 
 // From the head to an agent.
 
@@ -111,10 +116,6 @@ struct StartNode {
   std::string last_fault = {};      ///< report of the fault that ended the last run; empty: none
 
   friend bool operator==(const StartNode&, const StartNode&) = default;
-};
-/// The first failure of the run has been found.
-struct FailureNoted {
-  friend bool operator==(const FailureNoted&, const FailureNoted&) = default;
 };
 /// Sends a signal to a process that runs.
 struct SignalNode {

@@ -164,7 +164,7 @@ void RemoteNodes::start(StartNode run, const std::function<std::filesystem::path
     for (std::size_t process = 0; process < range.count; ++process)
       node.members.push_back({.report = report(range.first + process)});
     node.in_run = true;
-    node.has_started = node.failure_is_noted = node.finishes = false;
+    node.has_started = node.failure_is_noted = node.knows_failure = node.finishes = false;
     node.start_error = 0;
     node.finished.reset();
     run.first_process = static_cast<std::uint16_t>(range.first);
@@ -335,6 +335,9 @@ std::string RemoteNodes::receive(Node& node, const NodeMessage& message) {
   if (!node.in_run) return "it takes part in no run";
   if (const auto* const started = std::get_if<NodeStarted>(&message)) return note_started(node, *started);
   if (const auto* const ended = std::get_if<ProcessEnded>(&message)) return note_ended(node, *ended);
+  if (std::holds_alternative<FailureNoted>(message) && node.failure_is_noted &&
+      !std::exchange(node.knows_failure, true))
+    return {};
   const auto* const finished = std::get_if<NodeFinished>(&message);
   if (finished == nullptr || !node.finishes || node.finished) return "it is not expected";
   node.finished = *finished;
@@ -383,7 +386,7 @@ void RemoteNodes::lose(Node& node, const std::string& why) {
   for (Member& member : node.members)
     if (!member.end) {
       member.end = lost_end;
-      member.before_failure = true;  // it is not known, and its loss explains the failure of others
+      member.before_failure = !node.knows_failure;  // if it may be so, its loss explains the failure of others
     }
   node.in_run = node.finishes = node.holds_memory = false;
   node.finished.reset();

@@ -112,7 +112,8 @@ class RemoteNodes {
     detail::world::Silence silence{};
     bool in_run = false;  // its agent takes part in the run
     bool has_started = false;
-    bool failure_is_noted = false;
+    bool failure_is_noted = false;  // FailureNoted has been sent
+    bool knows_failure = false;     // and its agent has replied
     bool finishes = false;
     std::uint32_t start_error = 0;
     std::vector<Member> members{};  // of the run
