@@ -156,6 +156,62 @@ TEST_CASE("If node 0 cannot open what a run needs, it tries again while memory i
   CHECK(head.end() == 0);
 }
 
+TEST_CASE("An agent that joins while the world ends gets the code of the world") {
+  Nodes nodes({1, 1, 1}, "exit 0");
+  nodes.start_head();
+  boost::asio::io_context io;
+  PlayedNode first(io, nodes.port(), 1, 3);
+  PlayedNode second(io, nodes.port(), 2, 3);
+  static_cast<void>(first.start_run());
+  static_cast<void>(second.start_run());
+  second.send(ProcessEnded{});
+  second.close();
+  nodes.agent(0).wait_for("node 2 (host2) is lost: ");
+  first.send(ProcessEnded{});
+  CHECK(first.receive_a<EndNode>().code == 0);
+  PlayedNode late(io, nodes.port(), 2, 3);
+  CHECK(late.receive_a<EndNode>().code == 0);
+  CHECK_FALSE(late.receive());
+  first.close();
+  CHECK(nodes.agent(0).end() == 0);
+}
+
+TEST_CASE("Texts of node 0 are printed without control characters") {
+  {
+    OneAgent one("exit 0");
+    one.head().accept().send(EndNode{.code = 9, .text = "a\x1b[2Jb\n"});
+    CHECK(one.agent().end() == 9);
+    CHECK(one.agent().err() == "cox run: a?[2Jb?\n");
+  }
+  OneAgent one("exit 0");
+  one.head().accept().send(NodeRejected{.text = "a\x1b[2Jb"});
+  CHECK(one.agent().end() == 2);
+  CHECK_THAT(one.agent().err(), EndsWith(" refuses this one: a?[2Jb\n"));
+}
+
+TEST_CASE("A message that is not valid ends the connection of an agent that has joined") {
+  Nodes nodes({1, 1, 1}, "exit 0");
+  Agent& head = nodes.start_head();
+  boost::asio::io_context io;
+  const std::vector<NodeMessage> invalid{
+      ProcessEnded{},          NodeStarted{},  NodeFinished{}, cox::test::hello_of(1, 3), NodeSignal{.number = SIGKILL},
+      NodeSignal{.number = 0}, FailureNoted{}, EndNode{}};
+  for (const NodeMessage& message : invalid) {
+    CAPTURE(message.index());
+    PlayedNode node(io, nodes.port(), 1, 3);
+    node.send(message);
+    CHECK_FALSE(node.receive());
+  }
+  PlayedNode garbage(io, nodes.port(), 1, 3);
+  garbage.send_bytes(std::as_bytes(std::span("\x02\0\0\0\xff\xff", 6)));
+  CHECK_FALSE(garbage.receive());
+  nodes.start(1);
+  nodes.start(2);
+  CHECK(nodes.codes() == ended_well);
+  CHECK_THAT(head.err(), ContainsSubstring("node 1 (host1) is lost: it sent a message that is not valid: "));
+  CHECK(lines_of(head.err()) == std::ssize(invalid) + 2);
+}
+
 TEST_CASE("A message that is not valid in a run is the loss of the node") {
   const std::vector<std::vector<NodeMessage>> invalid{{NodeStarted{}},  // without pids
                                                       {NodeStarted{.pids = {1}}, NodeStarted{.pids = {1}}},

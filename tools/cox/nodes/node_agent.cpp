@@ -82,20 +82,21 @@ std::optional<int> NodeAgent::require_head() {
 
 std::optional<int> NodeAgent::handle(const NodeMessage& message) {
   if (const auto* const rejected = std::get_if<NodeRejected>(&message)) {
+    const std::string text = printable(rejected->text);
     if (rejected->may_retry) {
       if (!std::exchange(waits_for_other_, true))
-        err_ << "cox run: " << rejected->text << "; waits until it is lost, at most "
-             << format_duration(options_.join_within) << "\n"
+        err_ << "cox run: " << text << "; waits until it is lost, at most " << format_duration(options_.join_within)
+             << "\n"
              << std::flush;
-      head_.connect_again(rejected->text);
+      head_.connect_again(text);
       return std::nullopt;
     }
-    err_ << "cox run: the agent of node 0 at " << head_.address() << " refuses this one: " << rejected->text << "\n"
+    err_ << "cox run: the agent of node 0 at " << head_.address() << " refuses this one: " << text << "\n"
          << std::flush;
     return static_cast<int>(ExitCode::BadArguments);
   }
   if (const auto* const end = std::get_if<EndNode>(&message)) {
-    if (!end->text.empty()) err_ << "cox run: " << end->text << "\n" << std::flush;
+    if (!end->text.empty()) err_ << "cox run: " << printable(end->text) << "\n" << std::flush;
     return end->code;
   }
   if (const auto* const run = std::get_if<StartNode>(&message); run != nullptr && !runs()) {

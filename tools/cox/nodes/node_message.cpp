@@ -118,6 +118,12 @@ constexpr auto code_alternative = [](auto& coder, auto& message) { code(coder, m
 
 }  // namespace
 
+std::string printable(std::string text) {
+  for (char& letter : text)
+    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = '?';
+  return text;
+}
+
 std::vector<std::byte> encode(const NodeMessage& message) {
   return detail::world::encode_variant(message, code_alternative);
 }

@@ -146,6 +146,10 @@ using NodeMessage = std::variant<NodeHello, NodeStarted, ProcessEnded, NodeFinis
 /// Throws detail::world::MalformedMessage.
 void decode_into(NodeMessage& message, std::span<const std::byte> encoded);
 
+/// A text of another node with a question mark for each control character. Of the texts in messages nothing is known
+/// but their length.
+[[nodiscard]] std::string printable(std::string text);
+
 /// The connection between two agents.
 using NodeLink = detail::world::MessageLink<NodeMessage>;
 

@@ -45,13 +45,6 @@ tcp::endpoint own_endpoint(const NodeOptions& options) {
   return at;
 }
 
-// Nothing is known of a node's pids, hosts and texts but their lengths: they are printed without control characters.
-std::string printable(std::string text) {
-  for (char& letter : text)
-    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = '?';
-  return text;
-}
-
 }  // namespace
 
 /// A process of another node.
@@ -228,9 +221,9 @@ std::optional<RemoteNodes::Signal> RemoteNodes::take_signal() {
 }
 
 void RemoteNodes::end(int code, const std::string& text) {
-  is_ending_ = true;
+  end_ = EndNode{.code = static_cast<std::uint8_t>(code), .text = text};
   for (const Node& node : nodes_)
-    if (node.link) node.link->send(EndNode{.code = static_cast<std::uint8_t>(code), .text = text});
+    if (node.link) node.link->send(*end_);
   const auto until = steady_clock::now() + longest_end;
   const auto any = [this] {
     return std::ranges::any_of(nodes_, [](const Node& node) { return node.link != nullptr; });
@@ -303,6 +296,10 @@ void RemoteNodes::receive_hello(const Link& link, NodeMessage message) {
     link->send(NodeRejected{.text = objection});
     return link->close();
   }
+  if (end_) {
+    link->send(*end_);
+    return link->close();
+  }
   Node& node = nodes_[hello->node - 1U];
   if (node.link) {
     link->send(NodeRejected{.text = name(node) + " has joined already: its agent has pid " + std::to_string(node.pid),
@@ -328,6 +325,8 @@ void RemoteNodes::receive_hello(const Link& link, NodeMessage message) {
 std::string RemoteNodes::receive(Node& node, const NodeMessage& message) {
   if (std::holds_alternative<NodeHeartbeat>(message)) return {};
   if (const auto* const signal = std::get_if<NodeSignal>(&message)) {
+    if (!CaughtSignals::is_passed_on({.number = signal->number}, CaughtSignals::From::Anybody))
+      return "signal " + std::to_string(signal->number) + ", which is not passed on";
     if (signals_.size() >= most_signals) return "too many signals";
     signals_.push_back({.node = node.number, .number = signal->number, .for_own = signal->for_own});
     return {};
@@ -382,7 +381,7 @@ void RemoteNodes::lose(Node& node, const std::string& why) {
   const Link link = std::exchange(node.link, nullptr);
   if (link == nullptr) return;
   link->close();
-  if (!is_ending_) err_ << "cox run: " << name(node) << " is lost: " << why << "\n" << std::flush;
+  if (!end_) err_ << "cox run: " << name(node) << " is lost: " << why << "\n" << std::flush;
   for (Member& member : node.members)
     if (!member.end) {
       member.end = lost_end;

@@ -85,7 +85,7 @@ class RemoteNodes {
   [[nodiscard]] std::optional<Finish> finish() const noexcept;
   /// The next signal that was sent to an agent; std::nullopt: none.
   [[nodiscard]] std::optional<Signal> take_signal();
-  /// Ends the agents with this code. Blocks until they have ended, at most 5 s.
+  /// Ends the agents with this code, also those that connect meanwhile. Blocks until they have ended, at most 5 s.
   void end(int code, const std::string& text);
 
   [[nodiscard]] bool hold_memory() const noexcept;
@@ -146,8 +146,8 @@ class RemoteNodes {
   std::vector<Node> nodes_;  // from node 1 on
   std::deque<Signal> signals_;
   Time last_heartbeat_;
-  Time running_since_;  // this process was not held up since then
-  bool is_ending_ = false;
+  Time running_since_;          // this process was not held up since then
+  std::optional<EndNode> end_;  // it is ending
 };
 
 }  // namespace cox::tools
