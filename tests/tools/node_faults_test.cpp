@@ -156,6 +156,35 @@ TEST_CASE("If node 0 cannot open what a run needs, it tries again while memory i
   CHECK(head.end() == 0);
 }
 
+TEST_CASE("An agent connects again until node 0 has sent its first message") {
+  OneAgent one("exit 0");
+  one.head().accept().close();
+  one.head().accept().close();
+  NodePeer head = one.head().accept();
+  head.send(EndNode{.code = 5});
+  CHECK(one.agent().end() == 5);
+  CHECK(one.agent().err().empty());
+}
+
+TEST_CASE("An agent ends if node 0 accepts its connection and sends nothing") {
+  OneAgent one("exit 0", {"--join-within", "300ms"});
+  const NodePeer head = one.head().accept();
+  CHECK(one.agent().end() == 87);
+  CHECK_THAT(one.agent().err(), ContainsSubstring(" cannot be reached within 300ms: "));
+}
+
+TEST_CASE("An agent that node 0 has not answered yet ends by a signal") {
+  for (const bool rejects : {true, false}) {
+    OneAgent one("exit 0");
+    NodePeer head = one.head().accept();
+    one.agent().send(SIGTERM);
+    CHECK(head.receive_a<NodeSignal>().number == SIGTERM);
+    if (rejects) head.send(NodeRejected{.text = "another one is there", .may_retry = true});
+    head.close();
+    CHECK(one.agent().end() == 128 + SIGTERM);
+  }
+}
+
 TEST_CASE("An agent that joins while the world ends gets the code of the world") {
   Nodes nodes({1, 1, 1}, "exit 0");
   nodes.start_head();
@@ -251,6 +280,31 @@ TEST_CASE("An agent sends SIGKILL to a process that ignores SIGTERM") {
   head.send(SignalNode{.process = 0, .number = SIGKILL});
   static_cast<void>(head.receive_a<FailureNoted>());
   CHECK(head.receive_a<ProcessEnded>().signal == SIGKILL);
+  head.send(EndNode{});
+  CHECK(one.agent().end() == 0);
+}
+
+TEST_CASE("An agent answers and passes on signals while it ends what its processes have left") {
+  OneAgent one("sleep 1000 & echo $! > $D/draft; mv $D/draft $D/left; exec " COX_KEPT_WORKER
+               " in_place 1 0 $OUT/found");
+  NodePeer head = one.head().accept();
+  head.send(StartNode{.processes = 1, .leader_port = 1, .run = "run"});
+  static_cast<void>(head.receive_a<NodeStarted>());
+  CHECK(head.receive_a<ProcessEnded>().holds_memory);
+  const auto left = static_cast<pid_t>(std::stol(one.nodes().text("0/left")));
+  // The agent cannot reap a process that another one traces.
+  if (ptrace(PTRACE_SEIZE, left, nullptr, nullptr) != 0) {
+    WARN("no permission to trace a process");
+    return;
+  }
+  head.send(FinishNode{});
+  siginfo_t info{};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(left), &info, WEXITED | WNOWAIT) == 0);  // the agent has killed it
+  CHECK_THAT(query("--status", one.agent()), ContainsSubstring("node 1 of 2, led by node 0"));
+  one.agent().send(SIGTERM);
+  CHECK(head.receive_a<NodeSignal>().number == SIGTERM);
+  REQUIRE(waitpid(left, nullptr, 0) == left);
+  CHECK(head.receive_a<NodeFinished>().holds_memory);
   head.send(EndNode{});
   CHECK(one.agent().end() == 0);
 }

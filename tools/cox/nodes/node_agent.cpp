@@ -33,6 +33,8 @@ NodeHello hello_of(const NodeOptions& options, std::size_t processes) {
           .pid = static_cast<std::uint32_t>(getpid())};
 }
 
+int code_of_signal(int signal) { return ProgramEnd{.code = 0, .signal = signal}.exit_code(); }
+
 }  // namespace
 
 NodeAgent::NodeAgent(std::vector<std::string> program, std::size_t processes, std::uint64_t kept_limit,
@@ -60,9 +62,9 @@ int NodeAgent::run() {
       reap_children(ids());
     }
     std::optional<std::chrono::nanoseconds> longest;
-    if (!head_.is_connected()) longest = connected_until_ - Clock::now();
+    if (!head_.is_answered()) longest = connected_until_ - Clock::now();
     head_.wait(descriptors(), longest);
-    if (const auto code = forward_signals()) return *code;
+    forward_signals();
     answer_requests();
   }
 }
@@ -73,7 +75,8 @@ std::optional<int> NodeAgent::require_head() {
          << (runs() ? "; the processes of this node are killed\n" : "\n") << std::flush;
     return world_gone;
   }
-  if (head_.is_connected() || Clock::now() < connected_until_) return std::nullopt;
+  if (exit_signal_ && !head_.is_connected()) return code_of_signal(*exit_signal_);
+  if (head_.is_answered() || Clock::now() < connected_until_) return std::nullopt;
   err_ << "cox run: the agent of node 0 at " << head_.address() << " cannot be reached within "
        << format_duration(options_.join_within) << ": " << head_.last_failure() << "\n"
        << std::flush;
@@ -83,6 +86,7 @@ std::optional<int> NodeAgent::require_head() {
 std::optional<int> NodeAgent::handle(const NodeMessage& message) {
   if (const auto* const rejected = std::get_if<NodeRejected>(&message)) {
     const std::string text = printable(rejected->text);
+    if (exit_signal_) return code_of_signal(*exit_signal_);
     if (rejected->may_retry) {
       if (!std::exchange(waits_for_other_, true))
         err_ << "cox run: " << text << "; waits until it is lost, at most " << format_duration(options_.join_within)
@@ -174,10 +178,13 @@ void NodeAgent::report_ends() {
 }
 
 void NodeAgent::finish(const FinishNode& request) {
-  static_cast<void>(local_.end_leftovers([this] {
+  const bool none_left = local_.end_leftovers([this] {
     head_.wait(descriptors(), std::chrono::milliseconds(10));
+    forward_signals();
+    answer_requests();
     return !head_.lost() && !head_.has_message();
-  }));
+  });
+  if (!none_left) return;  // the world ends
   WorldKeepers& keepers = local_.keepers();
   NodeFinished finished;
   finished.keeps = keepers.was_used() || keepers.holds_memory();
@@ -189,16 +196,13 @@ void NodeAgent::finish(const FinishNode& request) {
 }
 
 // The head decides to which processes a signal is sent: to each once, although a launcher may send it to all agents.
-std::optional<int> NodeAgent::forward_signals() {
+void NodeAgent::forward_signals() {
   while (const auto signal = signals_.take()) {
     if (!CaughtSignals::is_passed_on(*signal, CaughtSignals::From::Anybody)) continue;
-    if (head_.is_connected())
-      head_.send(NodeSignal{.number = static_cast<std::uint8_t>(signal->number),
-                            .for_own = CaughtSignals::is_passed_on(*signal, CaughtSignals::From::Processes)});
-    else if (CaughtSignals::requests_exit(signal->number))
-      return ProgramEnd{.code = 0, .signal = signal->number}.exit_code();
+    if (CaughtSignals::requests_exit(signal->number) && !head_.is_answered()) exit_signal_ = signal->number;
+    head_.send(NodeSignal{.number = static_cast<std::uint8_t>(signal->number),
+                          .for_own = CaughtSignals::is_passed_on(*signal, CaughtSignals::From::Processes)});
   }
-  return std::nullopt;
 }
 
 void NodeAgent::answer_requests() {

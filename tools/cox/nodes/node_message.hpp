@@ -15,7 +15,7 @@
 /// which they are sent:
 ///
 ///     agent                                head
-///       | NodeHello -----------------------> |   NodeRejected, or nothing until all nodes are there
+///       | NodeHello -----------------------> |   replied by NodeRejected or NodeHeartbeat
 ///       | <----------------------- StartNode |   once for each run
 ///       | NodeStarted ---------------------> |
 ///       | <-------- FailureNoted, SignalNode |   FailureNoted at most once for each run

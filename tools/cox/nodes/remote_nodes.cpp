@@ -320,6 +320,7 @@ void RemoteNodes::receive_hello(const Link& link, NodeMessage message) {
                          lose(node, "it sent a message that is not valid: " + fault);
                      },
                  .ended = [this, &node](const std::string& why) { lose(node, "its connection has ended: " + why); }});
+  link->send(NodeHeartbeat{});  // the agent is accepted
 }
 
 std::string RemoteNodes::receive(Node& node, const NodeMessage& message) {
