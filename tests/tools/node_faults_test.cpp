@@ -2,7 +2,6 @@
 // some of the agents.
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/tools/agent.hpp>
-#include <coxswain/tests/tools/command.hpp>
 #include <coxswain/tests/tools/node_peer.hpp>
 #include <coxswain/tests/tools/nodes.hpp>
 #include <coxswain/tests/tools/scratch_folder.hpp>
@@ -29,13 +28,13 @@
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using cox::test::Agent;
+using cox::test::ask;
 using cox::test::ended_well;
 using cox::test::NodePeer;
 using cox::test::Nodes;
 using cox::test::PlayedHead;
 using cox::test::PlayedNode;
 using cox::test::Words;
-using cox::tools::Command;
 using namespace cox::tools;
 
 namespace {
@@ -58,11 +57,6 @@ class OneAgent {
   PlayedHead head_;
   Nodes nodes_;
 };
-
-std::string query(const char* what, const Agent& agent) {
-  const Command command = Command::run({"run", what, std::to_string(agent.id())});
-  return command.out + command.err;
-}
 
 // Limits the descriptors that the process may open, from now on, to so many.
 void limit_descriptors(pid_t process, int more) {
@@ -105,7 +99,8 @@ TEST_CASE("GPU memory is lost on all nodes, also if the report of another node c
 TEST_CASE("A world for which --reload is requested while it waits for nodes is started once") {
   Nodes nodes({1, 1}, "echo >> $OUT/runs$P");
   nodes.start_head();
-  CHECK_THAT(query("--reload", nodes.agent(0)), ContainsSubstring("the processes wait for 1 of 2 nodes at 127.0.0.1:"));
+  CHECK_THAT(ask({"run", "--reload"}, nodes.agent(0)),
+             ContainsSubstring("the processes wait for 1 of 2 nodes at 127.0.0.1:"));
   nodes.start(1);
   CHECK(nodes.codes() == ended_well);
   CHECK(nodes.text("runs0") == "\n");
@@ -167,10 +162,10 @@ TEST_CASE("An agent connects again until node 0 has sent its first message") {
 }
 
 TEST_CASE("An agent ends if node 0 accepts its connection and sends nothing") {
-  OneAgent one("exit 0", {"--join-within", "300ms"});
+  OneAgent one("exit 0", {"--join-within", "2s"});
   const NodePeer head = one.head().accept();
   CHECK(one.agent().end() == 87);
-  CHECK_THAT(one.agent().err(), ContainsSubstring(" cannot be reached within 300ms: "));
+  CHECK_THAT(one.agent().err(), ContainsSubstring(" cannot be reached within 2s: "));
 }
 
 TEST_CASE("An agent that node 0 has not answered yet ends by a signal") {
@@ -300,7 +295,7 @@ TEST_CASE("An agent answers and passes on signals while it ends what its process
   head.send(FinishNode{});
   siginfo_t info{};
   REQUIRE(waitid(P_PID, static_cast<id_t>(left), &info, WEXITED | WNOWAIT) == 0);  // the agent has killed it
-  CHECK_THAT(query("--status", one.agent()), ContainsSubstring("node 1 of 2, led by node 0"));
+  CHECK_THAT(ask({"run", "--status"}, one.agent()), ContainsSubstring("node 1 of 2, led by node 0"));
   one.agent().send(SIGTERM);
   CHECK(head.receive_a<NodeSignal>().number == SIGTERM);
   REQUIRE(waitpid(left, nullptr, 0) == left);
@@ -327,7 +322,7 @@ TEST_CASE("A process of another node that does not end can be left by a signal")
   static_cast<void>(second.receive_a<StartNode>());
   second.send(NodeStarted{.error = ENOENT});
   CHECK(first.receive_a<SignalNode>().number == SIGKILL);
-  CHECK_THAT(query("--status", head), ContainsSubstring("wait for their restart\n"));
+  CHECK_THAT(ask({"run", "--status"}, head), ContainsSubstring("wait for their restart\n"));
   head.send(SIGTERM);
   for (PlayedNode* const node : {&first, &second}) {
     CHECK(node->receive_a<EndNode>().code == 127);
@@ -347,11 +342,11 @@ TEST_CASE("A node whose agent is killed while it holds kept memory has none, and
   node.send(keeps);
   head.wait_for("restart 1 of all processes with 4.10 kB of kept memory\n");
   static_cast<void>(node.start_run());
-  CHECK_THAT(query("--status", head), ContainsSubstring("4.10 kB of kept memory"));
+  CHECK_THAT(ask({"run", "--status"}, head), ContainsSubstring("4.10 kB of kept memory"));
   node.close();
   head.wait_for("process 1 is lost with its node; restart 2 of all processes in ");
   head.wait_for("waits for 1 of 2 nodes at ");
-  CHECK_THAT(query("--status", head), !ContainsSubstring("4.10 kB of kept memory"));
+  CHECK_THAT(ask({"run", "--status"}, head), !ContainsSubstring("4.10 kB of kept memory"));
   PlayedNode next(io, nodes.port(), 1, 2);
   CHECK(next.start_run().restart == 2);
   next.send(ProcessEnded{});

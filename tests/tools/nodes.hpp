@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/tests/tools/agent.hpp>
+#include <coxswain/tests/tools/command.hpp>
 #include <coxswain/tests/tools/scratch_folder.hpp>
 
 #include <poll.h>
@@ -41,6 +42,18 @@ inline void await_end(const std::string& pid) {
   const FileDescriptor process = open_process(static_cast<pid_t>(std::stol(pid)));
   if (process.is_open() && !is_readable(process.get(), longest_wait_ms))
     throw std::runtime_error("process " + pid + " has not ended");
+}
+
+/// What the agent answers to that command, such as {"run", "--status"}. It is asked again if this process was held up
+/// for so long that the agent did not wait for the request.
+inline std::string ask(Words command, const Agent& agent) {
+  command.push_back(std::to_string(agent.id()));
+  const auto until = std::chrono::steady_clock::now() + longest_wait;
+  for (;;) {
+    const tools::Command asked = tools::Command::run(command);
+    const bool is_answered = asked.err.find("no supervisor in process") == std::string::npos;
+    if (is_answered || agent.has_ended() || std::chrono::steady_clock::now() > until) return asked.out + asked.err;
+  }
 }
 
 /// For the scripts, which share the folder $OUT: as in world_supervisor_test.cpp.

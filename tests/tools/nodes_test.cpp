@@ -26,6 +26,7 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using cox::test::Agent;
+using cox::test::ask;
 using cox::test::await_end;
 using cox::test::ended_well;
 using cox::test::Nodes;
@@ -83,14 +84,16 @@ TEST_CASE("Processes on several nodes compute what one process computes") {
 }
 
 TEST_CASE("The exit code of all agents is that of the first process that failed on any node") {
-  Nodes nodes({1, 2}, "[ $P = 2 ] && exit 3; await_gone 2; [ $P = 0 ] && exit 5; exit 0");
+  Nodes nodes({1, 2},
+              "[ $P = 2 ] && await ready && exit 3; [ $P = 1 ] && exit 0; trap 'exit 5' TERM; echo > $D/ready; idle",
+              {"--grace", "10ms"});
   CHECK(nodes.start().codes() == std::set<int>{3});
   const std::string err = nodes.err();
   CAPTURE(err);
   CHECK_THAT(err,
              ContainsSubstring("cox run: process 2 (pid " + words_in(nodes.text("0/pid2")).at(0) + " on node 1 ("));
-  CHECK_THAT(err, ContainsSubstring(") of '/bin/sh' ended with code 3; the others have 10s to end\n"));
-  CHECK_THAT(err, ContainsSubstring("cox run: process 0 (pid "));
+  CHECK_THAT(err, ContainsSubstring(") of '/bin/sh' ended with code 3; the others have 10ms to end\n"));
+  CHECK_THAT(err, ContainsSubstring(") of '/bin/sh' ended with code 5\n"));
 }
 
 TEST_CASE("Processes of all nodes that outlive the grace are ended") {
@@ -153,27 +156,26 @@ TEST_CASE("A node whose agent is killed has failed, and another agent of it take
 }
 
 TEST_CASE("A node that does not come back in time ends the world, and is named") {
-  Nodes nodes({1, 1, 1}, "echo > $D/ready$P; exec sleep 1000", {"--grace", "0ms", "--join-within", "300ms"});
+  Nodes nodes({1, 1, 1}, "echo > $D/ready$P; exec sleep 1000", {"--grace", "0ms", "--join-within", "2s"});
   nodes.start();
   nodes.await({"0/ready0", "0/ready1", "0/ready2"});
   nodes.agent(2).send(SIGKILL);
   CHECK(nodes.agent(0).end() == 87);
   CHECK(nodes.agent(1).end() == 87);
-  const std::string end =
-      "cox run: the world ends, since these have not joined within 300ms: 1 of 3 nodes at 127.0.0.1:";
+  const std::string end = "cox run: the world ends, since these have not joined within 2s: 1 of 3 nodes at 127.0.0.1:";
   CHECK_THAT(nodes.err(), ContainsSubstring(end) && ContainsSubstring(": node 2 ("));
   CHECK_THAT(nodes.err(1), ContainsSubstring(end) && ContainsSubstring(": node 2 ("));
 }
 
 TEST_CASE("A node that never comes ends the world, and an agent without node 0 ends") {
-  Nodes nodes({1, 1, 1}, "exit 0", {"--join-within", "200ms"});
+  Nodes nodes({1, 1, 1}, "exit 0", {"--join-within", "2s"});
   nodes.start_head();
   nodes.start(1);
   CHECK(nodes.codes() == std::set<int>{87});
   CHECK_THAT(nodes.err(), ContainsSubstring("1 of 3 nodes at ") && ContainsSubstring(": node 2\n"));
   Agent& alone = nodes.start(2);  // the port is closed now
   CHECK(alone.end() == 87);
-  CHECK_THAT(alone.err(), ContainsSubstring(" cannot be reached within 200ms: Connection refused\n"));
+  CHECK_THAT(alone.err(), ContainsSubstring(" cannot be reached within 2s: Connection refused\n"));
 }
 
 TEST_CASE("When the agent of node 0 is killed, the others kill their processes and end with code 87") {
@@ -199,7 +201,7 @@ TEST_CASE("An agent that is silent is lost, and ends when it finds that") {
   nodes.agent(1).send(SIGSTOP);
   CHECK(nodes.agent(0).end() == 87);
   CHECK_THAT(nodes.err(), ContainsSubstring(") is lost: it has been silent for ") &&
-                              ContainsSubstring("ms (setting world.silence)\n"));
+                              ContainsSubstring("s (setting world.silence)\n"));
   nodes.agent(1).send(SIGCONT);
   CHECK(nodes.agent(1).end() == 87);
   await_end(nodes.text("0/pid1"));
@@ -251,10 +253,10 @@ TEST_CASE("A second agent of a node waits until the first one is lost, and needs
     return std::make_unique<Agent>(options, EnvironmentChanges{{"COX_WORLD_TOKEN", secret}});
   };
   const std::string first = ") has joined already: its agent has pid " + std::to_string(nodes.agent(1).id());
-  const auto late = start({"--join-within", "100ms"});
+  const auto late = start({"--join-within", "2s"});
   CHECK(late->end() == 87);
-  CHECK_THAT(late->err(), ContainsSubstring(first + "; waits until it is lost, at most 100ms\n") &&
-                              ContainsSubstring(" cannot be reached within 100ms: node 1 (") && EndsWith(first + "\n"));
+  CHECK_THAT(late->err(), ContainsSubstring(first + "; waits until it is lost, at most 2s\n") &&
+                              ContainsSubstring(" cannot be reached within 2s: node 1 (") && EndsWith(first + "\n"));
   const auto other = start({"--processes", "2"});
   CHECK(other->end() == 2);
   CHECK_THAT(other->err(), ContainsSubstring(") had 1 processes before, and has 2 now\n"));
@@ -308,8 +310,7 @@ TEST_CASE("A signal to an agent that waits for other nodes ends all agents") {
   Nodes nodes({1, 1, 1}, "exit 0");
   nodes.start_head();
   nodes.start(1);
-  const std::string head = std::to_string(nodes.agent(0).id());
-  while (Command::run({"run", "--status", head}).out.find(", agent pid ") == std::string::npos) {
+  while (ask({"run", "--status"}, nodes.agent(0)).find(", agent pid ") == std::string::npos) {
     REQUIRE_FALSE(nodes.agent(0).has_ended());
     cox::test::pause_shortly();
   }
@@ -352,22 +353,17 @@ TEST_CASE("The agents report the nodes, and what each runs") {
   Nodes nodes({1, 2}, "echo > $D/ready$P; trap 'exit 0' TERM; idle");
   nodes.start();
   nodes.await({"0/ready0", "0/ready1", "0/ready2"});
-  const auto ask = [&](const std::vector<std::string>& what, std::size_t node) {
-    std::vector<std::string> arguments = what;
-    arguments.push_back(std::to_string(nodes.agent(node).id()));
-    return Command::run(arguments).out;
-  };
   const auto pid = [&](const char* process) { return words_in(nodes.text("0/pid" + std::string(process))).at(0); };
-  CHECK_THAT(ask({"run", "--status"}, 0),
+  CHECK_THAT(ask({"run", "--status"}, nodes.agent(0)),
              ContainsSubstring("program: /bin/sh, 3 processes on 2 nodes (" + pid("0") + " on this one), run for") &&
                  ContainsSubstring("node 1: ") &&
                  ContainsSubstring(", agent pid " + std::to_string(nodes.agent(1).id()) + ", 2 processes (" + pid("1") +
                                    ", " + pid("2") + ")\n"));
-  CHECK_THAT(ask({"run", "--status"}, 1),
+  CHECK_THAT(ask({"run", "--status"}, nodes.agent(1)),
              ContainsSubstring("program: /bin/sh, node 1 of 2, led by node 0 at 127.0.0.1:") &&
                  ContainsSubstring("processes 1 to 2 (" + pid("1") + ", " + pid("2") + ")\nkept memory: none\n"));
-  CHECK_THAT(ask({"world"}, 0), ContainsSubstring("a world of 3 processes, of which 0 have joined\n"));
-  CHECK_THAT(ask({"world"}, 1), ContainsSubstring("leads the world; run this there\n"));
+  CHECK_THAT(ask({"world"}, nodes.agent(0)), ContainsSubstring("a world of 3 processes, of which 0 have joined\n"));
+  CHECK_THAT(ask({"world"}, nodes.agent(1)), ContainsSubstring("leads the world; run this there\n"));
   nodes.agent(1).send(SIGTERM);
   CHECK(nodes.codes() == ended_well);
 }
