@@ -518,6 +518,7 @@ TEST_CASE("Runs without a commit are counted, and only one that has made progres
     CHECK(run->found("model", epoch, here) == 0);
     run->send_values("model", "host:0", epoch + 1, {}, here);
     CHECK(run.end());
+    CHECK_FALSE(keeper->end_run());  // no other one has begun
   }
   for (std::uint64_t runs = 1; runs < 4; ++runs) {  // each sends values, but the memory stays at epoch 7
     Run run(keeper);

@@ -29,6 +29,7 @@ const std::vector<NodeMessage> one_of_each{
                  .before_failure = true,
                  .kept_bytes = 1ULL << 40U,
                  .holds_memory = true,
+                 .gpu_memory_is_lost = true,
                  .report = "{}"},
     NodeFinished{.keeps = true, .progresses = true, .holds_memory = true, .kept_bytes = 5},
     NodeSignal{.number = 15, .for_own = true},

@@ -3,10 +3,9 @@
 #include <coxswain/tests/support/variable.hpp>
 #include <coxswain/tests/tools/agent.hpp>
 #include <coxswain/tests/tools/command.hpp>
+#include <coxswain/tests/tools/nodes.hpp>
 #include <coxswain/tests/tools/scratch_folder.hpp>
 #include <coxswain/tests/tools/shell.hpp>
-
-#include <coxswain/tools/cox/supervisor/descendants.hpp>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
@@ -16,14 +15,10 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <memory>
 #include <set>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,110 +26,17 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using cox::test::Agent;
+using cox::test::ask;
+using cox::test::await_end;
+using cox::test::ended_well;
+using cox::test::Nodes;
 using cox::test::ScratchFolder;
+using cox::test::secret;
 using cox::test::Variable;
+using cox::test::Words;
+using cox::test::words_in;
 using cox::tools::Command;
 using cox::tools::EnvironmentChanges;
-
-namespace {
-
-const std::string secret = "00112233445566778899aabbccddeeff";
-
-// For the scripts, which share the folder $OUT: as in world_supervisor_test.cpp.
-const std::string script_functions =
-    "P=$COX_WORLD_PROCESS; D=$OUT/$COX_WORLD_RESTART; mkdir -p $D; echo $$ > $D/draft$P; mv $D/draft$P $D/pid$P; "
-    "await() { while ! [ -e $D/$1 ]; do :; done; }; "
-    "await_gone() { await pid$1; while kill -0 $(cat $D/pid$1) 2> /dev/null; do :; done; }; ";
-
-using Words = std::vector<std::string>;
-
-/// A world with so many processes on each node. The agents are killed at the end, if they have not ended.
-class Nodes {
- public:
-  Nodes(std::vector<std::size_t> processes, Words options, Words program)
-      : processes_(std::move(processes)), options_(std::move(options)), program_(std::move(program)) {}
-  Nodes(std::vector<std::size_t> processes, const std::string& script, Words options = {})
-      : Nodes(std::move(processes), std::move(options), {"/bin/sh", "-c", script_functions + script}) {}
-
-  /// Starts the agents of all nodes. That of node 0 listens on a free port.
-  Nodes& start() {
-    start_head();
-    for (std::size_t node = 1; node < processes_.size(); ++node) start(node);
-    return *this;
-  }
-  Agent& start_head(const EnvironmentChanges& changes = {}) {
-    start(0, changes);
-    const std::string before = " nodes at 127.0.0.1:";
-    agent(0).wait_for(before);
-    agent(0).wait_for(", at most ");
-    const std::string& err = agent(0).err();
-    const std::size_t begin = err.find(before) + before.size();
-    port_ = err.substr(begin, err.find(':', begin) - begin);
-    return agent(0);
-  }
-  Agent& start(std::size_t node, const EnvironmentChanges& changes = {}) {
-    std::vector<std::string> arguments{"run",
-                                       "--nodes",
-                                       std::to_string(processes_.size()),
-                                       "--node",
-                                       std::to_string(node),
-                                       "--leader",
-                                       "127.0.0.1:" + port_,
-                                       "--processes",
-                                       std::to_string(processes_[node]),
-                                       "--backoff",
-                                       "1ms",
-                                       "--backoff-max",
-                                       "1ms"};
-    arguments.insert(arguments.end(), options_.begin(), options_.end());
-    arguments.emplace_back("--");
-    arguments.insert(arguments.end(), program_.begin(), program_.end());
-    EnvironmentChanges all{{"COX_WORLD_TOKEN", secret}, {"OUT", folder_.path()}};
-    for (const auto& [name, value] : changes) all[name] = value;
-    agents_[node] = std::make_unique<Agent>(arguments, all);
-    return *agents_[node];
-  }
-
-  [[nodiscard]] Agent& agent(std::size_t node) { return *agents_.at(node); }
-  /// The exit codes of all agents, once they have ended.
-  [[nodiscard]] std::set<int> codes() {
-    std::set<int> all;
-    for (const auto& [node, agent] : agents_) all.insert(agent->end());
-    return all;
-  }
-  [[nodiscard]] std::string err(std::size_t node = 0) { return agent(node).err(); }
-  [[nodiscard]] std::string text(const std::string& file) const { return folder_.text(file); }
-  /// Blocks until a script has made the file.
-  void await(const std::string& file) const {
-    while (!std::filesystem::exists(folder_.path() + "/" + file)) std::this_thread::yield();
-  }
-  [[nodiscard]] std::uint16_t port() const { return static_cast<std::uint16_t>(std::stoul(port_)); }
-
- private:
-  ScratchFolder folder_;
-  const std::vector<std::size_t> processes_;
-  const std::vector<std::string> options_;
-  const std::vector<std::string> program_;
-  std::string port_ = "0";
-  std::map<std::size_t, std::unique_ptr<Agent>> agents_;
-};
-
-std::vector<std::string> words_in(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
-// Blocks until the process has ended. It may not be reaped yet, if its parent has ended, too.
-void await_end(const std::string& pid) {
-  const auto process = static_cast<pid_t>(std::stol(pid));
-  while (kill(process, 0) == 0 && !cox::tools::is_ending(process)) std::this_thread::yield();
-}
-
-const std::set<int> ended_well{0};
-
-}  // namespace
 
 TEST_CASE("Agents on several nodes start the processes of one world") {
   Nodes nodes({2, 1, 3},
@@ -182,14 +84,16 @@ TEST_CASE("Processes on several nodes compute what one process computes") {
 }
 
 TEST_CASE("The exit code of all agents is that of the first process that failed on any node") {
-  Nodes nodes({1, 2}, "[ $P = 2 ] && exit 3; await_gone 2; [ $P = 0 ] && exit 5; exit 0");
+  Nodes nodes({1, 2},
+              "[ $P = 2 ] && await ready && exit 3; [ $P = 1 ] && exit 0; trap 'exit 5' TERM; echo > $D/ready; idle",
+              {"--grace", "10ms"});
   CHECK(nodes.start().codes() == std::set<int>{3});
   const std::string err = nodes.err();
   CAPTURE(err);
   CHECK_THAT(err,
              ContainsSubstring("cox run: process 2 (pid " + words_in(nodes.text("0/pid2")).at(0) + " on node 1 ("));
-  CHECK_THAT(err, ContainsSubstring(") of '/bin/sh' ended with code 3; the others have 10s to end\n"));
-  CHECK_THAT(err, ContainsSubstring("cox run: process 0 (pid "));
+  CHECK_THAT(err, ContainsSubstring(") of '/bin/sh' ended with code 3; the others have 10ms to end\n"));
+  CHECK_THAT(err, ContainsSubstring(") of '/bin/sh' ended with code 5\n"));
 }
 
 TEST_CASE("Processes of all nodes that outlive the grace are ended") {
@@ -233,10 +137,10 @@ TEST_CASE("When a process of another node is killed, the others are notified and
 }
 
 TEST_CASE("A node whose agent is killed has failed, and another agent of it takes part in the restart") {
-  Nodes nodes({1, 2, 1}, "echo > $D/ready$P; [ $COX_RESTART = 1 ] && exit 0; trap 'exit 1' TERM; while :; do :; done",
+  Nodes nodes({1, 2, 1}, "echo > $D/ready$P; [ $COX_RESTART = 1 ] && exit 0; trap 'exit 1' TERM; idle",
               {"--grace", "0ms"});
   nodes.start();
-  for (const char* ready : {"0/ready0", "0/ready1", "0/ready2", "0/ready3"}) nodes.await(ready);
+  nodes.await({"0/ready0", "0/ready1", "0/ready2", "0/ready3"});
   nodes.agent(1).send(SIGKILL);
   nodes.agent(0).wait_for("waits for 1 of 3 nodes at ");
   await_end(nodes.text("0/pid1"));  // the processes have not outlived it
@@ -252,33 +156,32 @@ TEST_CASE("A node whose agent is killed has failed, and another agent of it take
 }
 
 TEST_CASE("A node that does not come back in time ends the world, and is named") {
-  Nodes nodes({1, 1, 1}, "echo > $D/ready$P; exec sleep 1000", {"--grace", "0ms", "--join-within", "300ms"});
+  Nodes nodes({1, 1, 1}, "echo > $D/ready$P; exec sleep 1000", {"--grace", "0ms", "--join-within", "2s"});
   nodes.start();
-  for (const char* ready : {"0/ready0", "0/ready1", "0/ready2"}) nodes.await(ready);
+  nodes.await({"0/ready0", "0/ready1", "0/ready2"});
   nodes.agent(2).send(SIGKILL);
   CHECK(nodes.agent(0).end() == 87);
   CHECK(nodes.agent(1).end() == 87);
-  const std::string end =
-      "cox run: the world ends, since these have not joined within 300ms: 1 of 3 nodes at 127.0.0.1:";
+  const std::string end = "cox run: the world ends, since these have not joined within 2s: 1 of 3 nodes at 127.0.0.1:";
   CHECK_THAT(nodes.err(), ContainsSubstring(end) && ContainsSubstring(": node 2 ("));
   CHECK_THAT(nodes.err(1), ContainsSubstring(end) && ContainsSubstring(": node 2 ("));
 }
 
 TEST_CASE("A node that never comes ends the world, and an agent without node 0 ends") {
-  Nodes nodes({1, 1, 1}, "exit 0", {"--join-within", "200ms"});
+  Nodes nodes({1, 1, 1}, "exit 0", {"--join-within", "2s"});
   nodes.start_head();
   nodes.start(1);
   CHECK(nodes.codes() == std::set<int>{87});
   CHECK_THAT(nodes.err(), ContainsSubstring("1 of 3 nodes at ") && ContainsSubstring(": node 2\n"));
   Agent& alone = nodes.start(2);  // the port is closed now
   CHECK(alone.end() == 87);
-  CHECK_THAT(alone.err(), ContainsSubstring(" cannot be reached within 200ms: Connection refused\n"));
+  CHECK_THAT(alone.err(), ContainsSubstring(" cannot be reached within 2s: Connection refused\n"));
 }
 
 TEST_CASE("When the agent of node 0 is killed, the others kill their processes and end with code 87") {
   Nodes nodes({1, 1, 1}, "echo > $D/ready$P; trap '' TERM; exec sleep 1000");
   nodes.start();
-  for (const char* ready : {"0/ready0", "0/ready1", "0/ready2"}) nodes.await(ready);
+  nodes.await({"0/ready0", "0/ready1", "0/ready2"});
   nodes.agent(0).send(SIGKILL);
   for (const std::size_t node : {1U, 2U}) {
     CHECK(nodes.agent(node).end() == 87);
@@ -291,15 +194,14 @@ TEST_CASE("When the agent of node 0 is killed, the others kill their processes a
 
 TEST_CASE("An agent that is silent is lost, and ends when it finds that") {
   const Variable heartbeat("COX_WORLD_HEARTBEAT", "20ms");
-  const Variable silence("COX_WORLD_SILENCE", "300ms");
+  const Variable silence("COX_WORLD_SILENCE", "2s");
   Nodes nodes({1, 1}, "echo > $D/ready$P; exec sleep 1000", {"--grace", "0ms", "--restarts", "0"});
   nodes.start();
-  nodes.await("0/ready0");
-  nodes.await("0/ready1");
+  nodes.await({"0/ready0", "0/ready1"});
   nodes.agent(1).send(SIGSTOP);
   CHECK(nodes.agent(0).end() == 87);
   CHECK_THAT(nodes.err(), ContainsSubstring(") is lost: it has been silent for ") &&
-                              ContainsSubstring("ms (setting world.silence)\n"));
+                              ContainsSubstring("s (setting world.silence)\n"));
   nodes.agent(1).send(SIGCONT);
   CHECK(nodes.agent(1).end() == 87);
   await_end(nodes.text("0/pid1"));
@@ -307,11 +209,10 @@ TEST_CASE("An agent that is silent is lost, and ends when it finds that") {
 
 TEST_CASE("When the agent of node 0 is silent, the others end") {
   const Variable heartbeat("COX_WORLD_HEARTBEAT", "20ms");
-  const Variable silence("COX_WORLD_SILENCE", "300ms");
+  const Variable silence("COX_WORLD_SILENCE", "2s");
   Nodes nodes({1, 1}, "echo > $D/ready$P; exec sleep 1000", {"--grace", "0ms", "--restarts", "0"});
   nodes.start();
-  nodes.await("0/ready0");
-  nodes.await("0/ready1");
+  nodes.await({"0/ready0", "0/ready1"});
   nodes.agent(0).send(SIGSTOP);
   CHECK(nodes.agent(1).end() == 87);
   CHECK_THAT(nodes.err(1), ContainsSubstring("is lost: it has been silent for "));
@@ -344,7 +245,7 @@ TEST_CASE("A second agent of a node waits until the first one is lost, and needs
   Nodes nodes({1, 1}, "[ $P = 1 ] && [ $COX_RESTART = 0 ] && { echo > $D/ready; exec sleep 1000; }; exit 0",
               {"--grace", "0ms"});
   nodes.start();
-  nodes.await("0/ready");
+  nodes.await({"0/ready"});
   const Words second{"run", "--nodes", "2", "--node", "1", "--leader", "127.0.0.1:" + std::to_string(nodes.port())};
   const auto start = [&](Words options) {
     options.insert(options.begin(), second.begin(), second.end());
@@ -352,10 +253,10 @@ TEST_CASE("A second agent of a node waits until the first one is lost, and needs
     return std::make_unique<Agent>(options, EnvironmentChanges{{"COX_WORLD_TOKEN", secret}});
   };
   const std::string first = ") has joined already: its agent has pid " + std::to_string(nodes.agent(1).id());
-  const auto late = start({"--join-within", "100ms"});
+  const auto late = start({"--join-within", "2s"});
   CHECK(late->end() == 87);
-  CHECK_THAT(late->err(), ContainsSubstring(first + "; waits until it is lost, at most 100ms\n") &&
-                              ContainsSubstring(" cannot be reached within 100ms: node 1 (") && EndsWith(first + "\n"));
+  CHECK_THAT(late->err(), ContainsSubstring(first + "; waits until it is lost, at most 2s\n") &&
+                              ContainsSubstring(" cannot be reached within 2s: node 1 (") && EndsWith(first + "\n"));
   const auto other = start({"--processes", "2"});
   CHECK(other->end() == 2);
   CHECK_THAT(other->err(), ContainsSubstring(") had 1 processes before, and has 2 now\n"));
@@ -397,7 +298,7 @@ TEST_CASE("A signal to any agent reaches all processes of the world once, which 
                 "trap 'echo term >> $OUT/got$P; kill -9 $!; await got0; await got1; await got2; exit 86' TERM; "
                 "D=$OUT; sleep 60 & echo > $D/ready$P; wait");
     nodes.start();
-    for (const char* ready : {"ready0", "ready1", "ready2"}) nodes.await(ready);
+    nodes.await({"ready0", "ready1", "ready2"});
     for (const std::size_t node : to) nodes.agent(node).send(SIGTERM);
     CHECK(nodes.codes() == std::set<int>{86});
     CHECK(cox::tools::lines_of(nodes.err()) == 1);
@@ -409,9 +310,10 @@ TEST_CASE("A signal to an agent that waits for other nodes ends all agents") {
   Nodes nodes({1, 1, 1}, "exit 0");
   nodes.start_head();
   nodes.start(1);
-  const std::string head = std::to_string(nodes.agent(0).id());
-  while (Command::run({"run", "--status", head}).out.find(", agent pid ") == std::string::npos)
-    std::this_thread::yield();
+  while (ask({"run", "--status"}, nodes.agent(0)).find(", agent pid ") == std::string::npos) {
+    REQUIRE_FALSE(nodes.agent(0).has_ended());
+    cox::test::pause_shortly();
+  }
   nodes.agent(1).send(SIGTERM);
   CHECK(nodes.codes() == std::set<int>{128 + SIGTERM});
 }
@@ -428,7 +330,9 @@ TEST_CASE("A program that cannot be run on a node ends the world with 127") {
   CHECK(nodes.codes() == std::set<int>{127});
   CHECK_THAT(nodes.err(), ContainsSubstring("cox run: cannot start '/bin/sh': node 1 (") &&
                               ContainsSubstring("): No such file or directory\n"));
-  CHECK(agent.err() == "cox run: cannot start '" + program + "': No such file or directory\n");
+  CHECK_THAT(agent.err(),
+             StartsWith("cox run: cannot start '" + program +
+                        "': No such file or directory\ncox run: node 0: cannot start '/bin/sh': node 1 ("));
 }
 
 TEST_CASE("Kept memory of the processes of several nodes has the agreed contents, whichever is killed") {
@@ -446,25 +350,20 @@ TEST_CASE("Kept memory of the processes of several nodes has the agreed contents
 }
 
 TEST_CASE("The agents report the nodes, and what each runs") {
-  Nodes nodes({1, 2}, "echo > $D/ready$P; trap 'exit 0' TERM; while :; do :; done");
+  Nodes nodes({1, 2}, "echo > $D/ready$P; trap 'exit 0' TERM; idle");
   nodes.start();
-  for (const char* ready : {"0/ready0", "0/ready1", "0/ready2"}) nodes.await(ready);
-  const auto ask = [&](const std::vector<std::string>& what, std::size_t node) {
-    std::vector<std::string> arguments = what;
-    arguments.push_back(std::to_string(nodes.agent(node).id()));
-    return Command::run(arguments).out;
-  };
+  nodes.await({"0/ready0", "0/ready1", "0/ready2"});
   const auto pid = [&](const char* process) { return words_in(nodes.text("0/pid" + std::string(process))).at(0); };
-  CHECK_THAT(ask({"run", "--status"}, 0),
+  CHECK_THAT(ask({"run", "--status"}, nodes.agent(0)),
              ContainsSubstring("program: /bin/sh, 3 processes on 2 nodes (" + pid("0") + " on this one), run for") &&
                  ContainsSubstring("node 1: ") &&
                  ContainsSubstring(", agent pid " + std::to_string(nodes.agent(1).id()) + ", 2 processes (" + pid("1") +
                                    ", " + pid("2") + ")\n"));
-  CHECK_THAT(ask({"run", "--status"}, 1),
+  CHECK_THAT(ask({"run", "--status"}, nodes.agent(1)),
              ContainsSubstring("program: /bin/sh, node 1 of 2, led by node 0 at 127.0.0.1:") &&
                  ContainsSubstring("processes 1 to 2 (" + pid("1") + ", " + pid("2") + ")\nkept memory: none\n"));
-  CHECK_THAT(ask({"world"}, 0), ContainsSubstring("a world of 3 processes, of which 0 have joined\n"));
-  CHECK_THAT(ask({"world"}, 1), ContainsSubstring("leads the world; run this there\n"));
+  CHECK_THAT(ask({"world"}, nodes.agent(0)), ContainsSubstring("a world of 3 processes, of which 0 have joined\n"));
+  CHECK_THAT(ask({"world"}, nodes.agent(1)), ContainsSubstring("leads the world; run this there\n"));
   nodes.agent(1).send(SIGTERM);
   CHECK(nodes.codes() == ended_well);
 }

@@ -4,7 +4,6 @@
 #include <coxswain/collectives/store/deadline_socket.hpp>
 #include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
-#include <coxswain/tools/cox/nodes/run_connections.hpp>
 
 #include <boost/asio/connect.hpp>
 
@@ -35,7 +34,7 @@ HeadConnection::~HeadConnection() {
 }
 
 void HeadConnection::wait(const std::vector<int>& descriptors, std::optional<std::chrono::nanoseconds> longest) {
-  run_connections(io_, descriptors, longest);
+  wait_.wait(descriptors, longest);
 }
 
 void HeadConnection::connect() {
@@ -70,6 +69,7 @@ void HeadConnection::begin() {
   link_ = std::make_shared<NodeLink>(std::move(socket_));
   link_->start({.received =
                     [this](NodeMessage message) {
+                      is_answered_ = true;
                       if (!std::holds_alternative<NodeHeartbeat>(message)) messages_.push_back(std::move(message));
                     },
                 .ended = [this](const std::string& why) { lose("its connection has ended: " + why); }});
@@ -91,6 +91,7 @@ void HeadConnection::send(const NodeMessage& message) {
 
 void HeadConnection::lose(const std::string& why) {
   if (lost_) return;
+  if (!is_answered_) return connect_again(why);
   lost_ = why;
   timer_.cancel();
   if (link_) link_->close();
@@ -100,6 +101,7 @@ void HeadConnection::connect_again(const std::string& why) {
   if (link_) link_->close();
   link_.reset();
   lost_.reset();
+  is_answered_ = false;
   messages_.clear();
   connect_later(why);
 }

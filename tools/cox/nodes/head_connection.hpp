@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/link/silence.hpp>
+#include <coxswain/tools/cox/nodes/connection_wait.hpp>
 #include <coxswain/tools/cox/nodes/node_message.hpp>
 #include <coxswain/tools/cox/nodes/node_options.hpp>
 
@@ -18,8 +19,9 @@
 
 namespace cox::tools {
 
-/// The connection of an agent to that of node 0 (the head). It is lost if it ends, or if the head is silent for longer
-/// than world.silence; it is not made again, unless that is requested. One thread.
+/// The connection of an agent to that of node 0 (the head). Until the head has sent its first message, it is made again
+/// whenever it ends. After that it is lost if it ends, or if the head is silent for longer than world.silence, and is
+/// not made again, unless that is requested. One thread.
 class HeadConnection {
  public:
   /// Begins to connect. While that fails it is tried again, since the head may be started later. `hello` is the first
@@ -32,6 +34,8 @@ class HeadConnection {
   /// Blocks until a descriptor is readable, or the connection has had something to do, or the time has elapsed.
   void wait(const std::vector<int>& descriptors, std::optional<std::chrono::nanoseconds> longest);
   [[nodiscard]] bool is_connected() const noexcept { return link_ != nullptr && !lost_; }
+  /// Whether the head has sent a message.
+  [[nodiscard]] bool is_answered() const noexcept { return is_connected() && is_answered_; }
   /// Why the connection is lost; std::nullopt: it is not.
   [[nodiscard]] const std::optional<std::string>& lost() const noexcept { return lost_; }
   /// Why the last attempt to connect has failed.
@@ -42,7 +46,7 @@ class HeadConnection {
   [[nodiscard]] std::optional<NodeMessage> take();
   /// Does nothing if the connection is lost.
   void send(const NodeMessage& message);
-  /// Closes the connection, for this reason.
+  /// Closes the connection, for this reason. It is made again if the head has sent no message.
   void lose(const std::string& why);
   /// Closes the connection, and connects again later. `why`: see last_failure().
   void connect_again(const std::string& why);
@@ -65,6 +69,7 @@ class HeadConnection {
   const std::chrono::nanoseconds heartbeat_;
   const std::chrono::nanoseconds silence_limit_;
   boost::asio::io_context io_;
+  ConnectionWait wait_{io_};
   boost::asio::steady_timer timer_{io_};  // until the next attempt, then until the next heartbeat
   Tcp::resolver resolver_{io_};
   Tcp::socket socket_{io_};
@@ -76,6 +81,7 @@ class HeadConnection {
   detail::world::Silence silence_;
   Time last_heartbeat_;
   Time running_since_;  // this process was not held up since then
+  bool is_answered_ = false;
   std::optional<std::string> lost_;
 };
 

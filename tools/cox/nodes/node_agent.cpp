@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <utility>
 #include <variant>
@@ -33,6 +32,8 @@ NodeHello hello_of(const NodeOptions& options, std::size_t processes) {
           .host = host.data(),
           .pid = static_cast<std::uint32_t>(getpid())};
 }
+
+int code_of_signal(int signal) { return ProgramEnd{.code = 0, .signal = signal}.exit_code(); }
 
 }  // namespace
 
@@ -61,9 +62,9 @@ int NodeAgent::run() {
       reap_children(ids());
     }
     std::optional<std::chrono::nanoseconds> longest;
-    if (!head_.is_connected()) longest = connected_until_ - Clock::now();
+    if (!head_.is_answered()) longest = connected_until_ - Clock::now();
     head_.wait(descriptors(), longest);
-    if (const auto code = forward_signals()) return *code;
+    forward_signals();
     answer_requests();
   }
 }
@@ -74,7 +75,8 @@ std::optional<int> NodeAgent::require_head() {
          << (runs() ? "; the processes of this node are killed\n" : "\n") << std::flush;
     return world_gone;
   }
-  if (head_.is_connected() || Clock::now() < connected_until_) return std::nullopt;
+  if (exit_signal_ && !head_.is_connected()) return code_of_signal(*exit_signal_);
+  if (head_.is_answered() || Clock::now() < connected_until_) return std::nullopt;
   err_ << "cox run: the agent of node 0 at " << head_.address() << " cannot be reached within "
        << format_duration(options_.join_within) << ": " << head_.last_failure() << "\n"
        << std::flush;
@@ -83,20 +85,22 @@ std::optional<int> NodeAgent::require_head() {
 
 std::optional<int> NodeAgent::handle(const NodeMessage& message) {
   if (const auto* const rejected = std::get_if<NodeRejected>(&message)) {
+    const std::string text = printable(rejected->text);
+    if (exit_signal_) return code_of_signal(*exit_signal_);
     if (rejected->may_retry) {
       if (!std::exchange(waits_for_other_, true))
-        err_ << "cox run: " << rejected->text << "; waits until it is lost, at most "
-             << format_duration(options_.join_within) << "\n"
+        err_ << "cox run: " << text << "; waits until it is lost, at most " << format_duration(options_.join_within)
+             << "\n"
              << std::flush;
-      head_.connect_again(rejected->text);
+      head_.connect_again(text);
       return std::nullopt;
     }
-    err_ << "cox run: the agent of node 0 at " << head_.address() << " refuses this one: " << rejected->text << "\n"
+    err_ << "cox run: the agent of node 0 at " << head_.address() << " refuses this one: " << text << "\n"
          << std::flush;
     return static_cast<int>(ExitCode::BadArguments);
   }
   if (const auto* const end = std::get_if<EndNode>(&message)) {
-    if (!end->text.empty()) err_ << "cox run: " << end->text << "\n" << std::flush;
+    if (!end->text.empty()) err_ << "cox run: " << printable(end->text) << "\n" << std::flush;
     return end->code;
   }
   if (const auto* const run = std::get_if<StartNode>(&message); run != nullptr && !runs()) {
@@ -110,6 +114,7 @@ std::optional<int> NodeAgent::handle(const NodeMessage& message) {
     failure_is_noted_ = true;
     for (const Member& member : members_)
       if (!member.is_reported) member.child->note_failure();
+    head_.send(FailureNoted{});
   } else {
     head_.lose("it sent a message that is not expected");
   }
@@ -123,10 +128,7 @@ void NodeAgent::start(const StartNode& run) {
                  .name = run.run,
                  .processes = run.processes,
                  .first_process = run.first_process};
-  if (!run.last_fault.empty()) {
-    its.last_fault = local_.folder() / "last-fault.json";
-    std::ofstream(*its.last_fault) << run.last_fault;
-  }
+  if (!run.last_fault.empty()) its.last_fault = write_last_fault(run.last_fault);
   members_.clear();
   first_process_ = run.first_process;
   failure_is_noted_ = false;
@@ -146,6 +148,15 @@ void NodeAgent::start(const StartNode& run) {
   head_.send(started);
 }
 
+std::optional<std::filesystem::path> NodeAgent::write_last_fault(const std::string& report) try {
+  const std::filesystem::path file = local_.folder() / "last-fault.json";
+  write_report(file, report);
+  return file;
+} catch (const std::system_error& error) {
+  err_ << "cox run: the report of the last fault cannot be written: " << error.what() << "\n" << std::flush;
+  return std::nullopt;
+}
+
 void NodeAgent::report_ends() {
   for (std::size_t process = 0; process < members_.size(); ++process) {
     Member& member = members_[process];
@@ -154,21 +165,26 @@ void NodeAgent::report_ends() {
     if (!end) continue;
     member.is_reported = true;
     local_.keepers().serve();
+    const std::filesystem::path report = local_.report(first_process_ + process);
     head_.send(ProcessEnded{.process = static_cast<std::uint16_t>(process),
                             .code = static_cast<std::uint8_t>(end->code),
                             .signal = static_cast<std::uint8_t>(end->signal),
                             .before_failure = !failure_is_noted_ || member.child->ended_before_failure(),
                             .kept_bytes = local_.keepers().bytes(),
                             .holds_memory = local_.keepers().holds_memory(),
-                            .report = text_of_report(local_.report(first_process_ + process), max_fault_report)});
+                            .gpu_memory_is_lost = memory_is_lost(report),
+                            .report = text_of_report(report, max_fault_report)});
   }
 }
 
 void NodeAgent::finish(const FinishNode& request) {
-  static_cast<void>(local_.end_leftovers([this] {
+  const bool none_left = local_.end_leftovers([this] {
     head_.wait(descriptors(), std::chrono::milliseconds(10));
+    forward_signals();
+    answer_requests();
     return !head_.lost() && !head_.has_message();
-  }));
+  });
+  if (!none_left) return;  // the world ends
   WorldKeepers& keepers = local_.keepers();
   NodeFinished finished;
   finished.keeps = keepers.was_used() || keepers.holds_memory();
@@ -180,16 +196,13 @@ void NodeAgent::finish(const FinishNode& request) {
 }
 
 // The head decides to which processes a signal is sent: to each once, although a launcher may send it to all agents.
-std::optional<int> NodeAgent::forward_signals() {
+void NodeAgent::forward_signals() {
   while (const auto signal = signals_.take()) {
     if (!CaughtSignals::is_passed_on(*signal, CaughtSignals::From::Anybody)) continue;
-    if (head_.is_connected())
-      head_.send(NodeSignal{.number = static_cast<std::uint8_t>(signal->number),
-                            .for_own = CaughtSignals::is_passed_on(*signal, CaughtSignals::From::Processes)});
-    else if (CaughtSignals::requests_exit(signal->number))
-      return ProgramEnd{.code = 0, .signal = signal->number}.exit_code();
+    if (CaughtSignals::requests_exit(signal->number) && !head_.is_answered()) exit_signal_ = signal->number;
+    head_.send(NodeSignal{.number = static_cast<std::uint8_t>(signal->number),
+                          .for_own = CaughtSignals::is_passed_on(*signal, CaughtSignals::From::Processes)});
   }
-  return std::nullopt;
 }
 
 void NodeAgent::answer_requests() {

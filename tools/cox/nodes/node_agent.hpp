@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -42,13 +43,15 @@ class NodeAgent {
 
   // Each returns the exit code if this process is to end.
   [[nodiscard]] std::optional<int> handle(const NodeMessage& message);
-  [[nodiscard]] std::optional<int> forward_signals();
   [[nodiscard]] std::optional<int> require_head();
 
   [[nodiscard]] bool runs() const;
   void start(const StartNode& run);
+  // Returns the file; std::nullopt if it cannot be written.
+  [[nodiscard]] std::optional<std::filesystem::path> write_last_fault(const std::string& report);
   void report_ends();
   void finish(const FinishNode& request);
+  void forward_signals();
   void answer_requests();
   [[nodiscard]] std::string status() const;
   [[nodiscard]] std::vector<pid_t> ids() const;
@@ -65,7 +68,8 @@ class NodeAgent {
   std::size_t first_process_ = 0;
   bool has_run_ = false;
   bool failure_is_noted_ = false;
-  bool waits_for_other_ = false;  // another agent of this node is connected
+  bool waits_for_other_ = false;    // another agent of this node is connected
+  std::optional<int> exit_signal_;  // that arrived before the head has answered
 };
 
 }  // namespace cox::tools

@@ -64,6 +64,7 @@ void code(Coder& coder, M& message) {
   code_flag(coder, message.before_failure);
   coder.number(message.kept_bytes);
   code_flag(coder, message.holds_memory);
+  code_flag(coder, message.gpu_memory_is_lost);
   coder.text(message.report, max_fault_report);
 }
 template <class Coder, Is<NodeFinished> M>
@@ -116,6 +117,12 @@ void code(Coder& coder, M& message) {
 constexpr auto code_alternative = [](auto& coder, auto& message) { code(coder, message); };
 
 }  // namespace
+
+std::string printable(std::string text) {
+  for (char& letter : text)
+    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = '?';
+  return text;
+}
 
 std::vector<std::byte> encode(const NodeMessage& message) {
   return detail::world::encode_variant(message, code_alternative);

@@ -15,10 +15,11 @@
 /// which they are sent:
 ///
 ///     agent                                head
-///       | NodeHello -----------------------> |   NodeRejected, or nothing until all nodes are there
+///       | NodeHello -----------------------> |   replied by NodeRejected or NodeHeartbeat
 ///       | <----------------------- StartNode |   once for each run
 ///       | NodeStarted ---------------------> |
 ///       | <-------- FailureNoted, SignalNode |   FailureNoted at most once for each run
+///       | FailureNoted --------------------> |   at once, as the reply
 ///       | ProcessEnded --------------------> |   once for each process of the node
 ///       | <---------------------- FinishNode |   if the world is restarted
 ///       | NodeFinished --------------------> |
@@ -28,11 +29,11 @@
 /// their number among those of the node.
 namespace cox::tools {
 
-inline constexpr std::uint32_t node_protocol_version = 1;
+inline constexpr std::uint32_t node_protocol_version = 2;
 inline constexpr std::size_t max_nodes = 4096;
 inline constexpr std::size_t max_world_processes = 4096;
 inline constexpr std::size_t max_node_hello = 1024;                       ///< bytes of an encoded NodeHello
-inline constexpr std::size_t max_fault_report = std::size_t{256} * 1024;  ///< bytes; larger reports are not sent
+inline constexpr std::size_t max_fault_report = std::size_t{256} * 1024;  ///< bytes; of larger reports a part is sent
 
 // From an agent to the head.
 
@@ -63,7 +64,8 @@ struct ProcessEnded {
   bool before_failure = false;   ///< it had begun to end when the agent received FailureNoted, or none has arrived
   std::uint64_t kept_bytes = 0;  ///< kept memory that the agent holds
   bool holds_memory = false;
-  std::string report = {};  ///< of its GPU fault; empty: none
+  bool gpu_memory_is_lost = false;  ///< by its GPU fault
+  std::string report = {};          ///< of its GPU fault; empty: none
 
   friend bool operator==(const ProcessEnded&, const ProcessEnded&) = default;
 };
@@ -89,6 +91,10 @@ struct NodeSignal {
 struct NodeHeartbeat {
   friend bool operator==(const NodeHeartbeat&, const NodeHeartbeat&) = default;
 };
+/// The first failure of the run has been found; from an agent: it knows that.
+struct FailureNoted {
+  friend bool operator==(const FailureNoted&, const FailureNoted&) = default;
+};
 
 // From the head to an agent.
 
@@ -110,10 +116,6 @@ struct StartNode {
   std::string last_fault = {};      ///< report of the fault that ended the last run; empty: none
 
   friend bool operator==(const StartNode&, const StartNode&) = default;
-};
-/// The first failure of the run has been found.
-struct FailureNoted {
-  friend bool operator==(const FailureNoted&, const FailureNoted&) = default;
 };
 /// Sends a signal to a process that runs.
 struct SignalNode {
@@ -143,6 +145,10 @@ using NodeMessage = std::variant<NodeHello, NodeStarted, ProcessEnded, NodeFinis
 [[nodiscard]] std::vector<std::byte> encode(const NodeMessage& message);
 /// Throws detail::world::MalformedMessage.
 void decode_into(NodeMessage& message, std::span<const std::byte> encoded);
+
+/// A text of another node with a question mark for each control character. Of the texts in messages nothing is known
+/// but their length.
+[[nodiscard]] std::string printable(std::string text);
 
 /// The connection between two agents.
 using NodeLink = detail::world::MessageLink<NodeMessage>;

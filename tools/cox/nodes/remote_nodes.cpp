@@ -6,14 +6,14 @@
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/tools/cox/byte_text.hpp>
 #include <coxswain/tools/cox/exit_code.hpp>
-#include <coxswain/tools/cox/nodes/run_connections.hpp>
+#include <coxswain/tools/cox/supervisor/caught_signals.hpp>
+#include <coxswain/tools/cox/supervisor/fault_summary.hpp>
 #include <coxswain/tools/cox/version.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <exception>
-#include <fstream>
 #include <numeric>
 #include <system_error>
 #include <utility>
@@ -43,13 +43,6 @@ tcp::endpoint own_endpoint(const NodeOptions& options) {
                             "the host of --leader, " + options.host + ", has the address " + at.address().to_string() +
                                 " on this node, where other nodes cannot connect; give its address in the network");
   return at;
-}
-
-// Nothing is known of a node's pids, hosts and texts but their lengths: they are printed without control characters.
-std::string printable(std::string text) {
-  for (char& letter : text)
-    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = '?';
-  return text;
 }
 
 }  // namespace
@@ -125,7 +118,7 @@ RemoteNodes::~RemoteNodes() {
 std::string RemoteNodes::host() const { return acceptor_.endpoint().address().to_string(); }
 
 void RemoteNodes::wait(const std::vector<int>& descriptors, std::optional<std::chrono::nanoseconds> longest) {
-  run_connections(io_, descriptors, longest);
+  wait_.wait(descriptors, longest);
 }
 
 bool RemoteNodes::are_present() const noexcept {
@@ -164,7 +157,7 @@ void RemoteNodes::start(StartNode run, const std::function<std::filesystem::path
     for (std::size_t process = 0; process < range.count; ++process)
       node.members.push_back({.report = report(range.first + process)});
     node.in_run = true;
-    node.has_started = node.failure_is_noted = node.finishes = false;
+    node.has_started = node.failure_is_noted = node.knows_failure = node.finishes = false;
     node.start_error = 0;
     node.finished.reset();
     run.first_process = static_cast<std::uint16_t>(range.first);
@@ -185,19 +178,26 @@ void RemoteNodes::require_started() const {
 }
 
 void RemoteNodes::kill_run() {
-  const auto have_ended = [this] {
-    return std::ranges::all_of(nodes_, [](const Node& node) {
-      return std::ranges::all_of(node.members, [](const Member& member) { return member.end.has_value(); });
-    });
-  };
   for (Node& node : nodes_)
     for (std::size_t process = 0; process < node.members.size(); ++process) Process(*this, node, process).send(SIGKILL);
-  while (!have_ended()) wait({}, std::nullopt);
+}
+
+bool RemoteNodes::have_ended() const noexcept {
+  return std::ranges::all_of(nodes_, [](const Node& node) {
+    return std::ranges::all_of(node.members, [](const Member& member) { return member.end.has_value(); });
+  });
+}
+
+bool RemoteNodes::gpu_memory_is_lost() const noexcept {
+  return std::ranges::any_of(nodes_, [](const Node& node) {
+    return std::ranges::any_of(node.members, [](const Member& member) { return member.gpu_memory_is_lost; });
+  });
 }
 
 void RemoteNodes::begin_finish(bool gpu_memory_is_lost) {
   for (Node& node : nodes_) {
     node.finishes = node.in_run && node.link != nullptr;
+    node.finished.reset();  // of an earlier try to start the next run
     if (node.finishes) node.link->send(FinishNode{.gpu_memory_is_lost = gpu_memory_is_lost});
   }
 }
@@ -221,9 +221,9 @@ std::optional<RemoteNodes::Signal> RemoteNodes::take_signal() {
 }
 
 void RemoteNodes::end(int code, const std::string& text) {
-  is_ending_ = true;
+  end_ = EndNode{.code = static_cast<std::uint8_t>(code), .text = text};
   for (const Node& node : nodes_)
-    if (node.link) node.link->send(EndNode{.code = static_cast<std::uint8_t>(code), .text = text});
+    if (node.link) node.link->send(*end_);
   const auto until = steady_clock::now() + longest_end;
   const auto any = [this] {
     return std::ranges::any_of(nodes_, [](const Node& node) { return node.link != nullptr; });
@@ -296,6 +296,10 @@ void RemoteNodes::receive_hello(const Link& link, NodeMessage message) {
     link->send(NodeRejected{.text = objection});
     return link->close();
   }
+  if (end_) {
+    link->send(*end_);
+    return link->close();
+  }
   Node& node = nodes_[hello->node - 1U];
   if (node.link) {
     link->send(NodeRejected{.text = name(node) + " has joined already: its agent has pid " + std::to_string(node.pid),
@@ -316,11 +320,14 @@ void RemoteNodes::receive_hello(const Link& link, NodeMessage message) {
                          lose(node, "it sent a message that is not valid: " + fault);
                      },
                  .ended = [this, &node](const std::string& why) { lose(node, "its connection has ended: " + why); }});
+  link->send(NodeHeartbeat{});  // the agent is accepted
 }
 
 std::string RemoteNodes::receive(Node& node, const NodeMessage& message) {
   if (std::holds_alternative<NodeHeartbeat>(message)) return {};
   if (const auto* const signal = std::get_if<NodeSignal>(&message)) {
+    if (!CaughtSignals::is_passed_on({.number = signal->number}, CaughtSignals::From::Anybody))
+      return "signal " + std::to_string(signal->number) + ", which is not passed on";
     if (signals_.size() >= most_signals) return "too many signals";
     signals_.push_back({.node = node.number, .number = signal->number, .for_own = signal->for_own});
     return {};
@@ -328,6 +335,9 @@ std::string RemoteNodes::receive(Node& node, const NodeMessage& message) {
   if (!node.in_run) return "it takes part in no run";
   if (const auto* const started = std::get_if<NodeStarted>(&message)) return note_started(node, *started);
   if (const auto* const ended = std::get_if<ProcessEnded>(&message)) return note_ended(node, *ended);
+  if (std::holds_alternative<FailureNoted>(message) && node.failure_is_noted &&
+      !std::exchange(node.knows_failure, true))
+    return {};
   const auto* const finished = std::get_if<NodeFinished>(&message);
   if (finished == nullptr || !node.finishes || node.finished) return "it is not expected";
   node.finished = *finished;
@@ -350,10 +360,17 @@ std::string RemoteNodes::note_started(Node& node, const NodeStarted& message) co
   return {};
 }
 
-std::string RemoteNodes::note_ended(Node& node, const ProcessEnded& message) const {
+std::string RemoteNodes::note_ended(Node& node, const ProcessEnded& message) {
   if (message.process >= node.members.size() || node.members[message.process].end) return "no such process runs";
   Member& member = node.members[message.process];
-  if (!message.report.empty()) std::ofstream(member.report) << message.report;
+  try {
+    if (!message.report.empty()) write_report(member.report, message.report);
+  } catch (const std::system_error& error) {
+    err_ << "cox run: the fault report of process " << processes_of(node.number).first + message.process << " on "
+         << name(node) << " cannot be written: " << error.what() << "\n"
+         << std::flush;
+  }
+  member.gpu_memory_is_lost = message.gpu_memory_is_lost;
   member.before_failure = message.before_failure;
   member.end = ProgramEnd{.code = message.code, .signal = message.signal};
   node.holds_memory = message.holds_memory;
@@ -365,11 +382,11 @@ void RemoteNodes::lose(Node& node, const std::string& why) {
   const Link link = std::exchange(node.link, nullptr);
   if (link == nullptr) return;
   link->close();
-  if (!is_ending_) err_ << "cox run: " << name(node) << " is lost: " << why << "\n" << std::flush;
+  if (!end_) err_ << "cox run: " << name(node) << " is lost: " << why << "\n" << std::flush;
   for (Member& member : node.members)
     if (!member.end) {
       member.end = lost_end;
-      member.before_failure = true;  // it is not known, and its loss explains the failure of others
+      member.before_failure = !node.knows_failure;  // if it may be so, its loss explains the failure of others
     }
   node.in_run = node.finishes = node.holds_memory = false;
   node.finished.reset();

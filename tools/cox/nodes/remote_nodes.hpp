@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/link/link_acceptor.hpp>
 #include <coxswain/collectives/link/silence.hpp>
+#include <coxswain/tools/cox/nodes/connection_wait.hpp>
 #include <coxswain/tools/cox/nodes/node_message.hpp>
 #include <coxswain/tools/cox/nodes/node_options.hpp>
 #include <coxswain/tools/cox/supervisor/program_end.hpp>
@@ -72,15 +73,19 @@ class RemoteNodes {
   void add_to(WorldRun& world);
   /// Throws std::system_error if a node could not start its processes.
   void require_started() const;
-  /// Kills all processes of the run, and blocks until they have ended.
+  /// Kills all processes of the run.
   void kill_run();
+  /// Whether all processes of the run have ended.
+  [[nodiscard]] bool have_ended() const noexcept;
+  /// Whether a process of the run has reported a fault of its GPU by which the memory is lost.
+  [[nodiscard]] bool gpu_memory_is_lost() const noexcept;
   /// All processes of the run have ended, and will be started again: the nodes end what they have left.
   void begin_finish(bool gpu_memory_is_lost);
   /// What they have reported; std::nullopt: not all have done so.
   [[nodiscard]] std::optional<Finish> finish() const noexcept;
   /// The next signal that was sent to an agent; std::nullopt: none.
   [[nodiscard]] std::optional<Signal> take_signal();
-  /// Ends the agents with this code. Blocks until they have ended, at most 5 s.
+  /// Ends the agents with this code, also those that connect meanwhile. Blocks until they have ended, at most 5 s.
   void end(int code, const std::string& text);
 
   [[nodiscard]] bool hold_memory() const noexcept;
@@ -95,6 +100,7 @@ class RemoteNodes {
     std::uint32_t pid = 0;  // 0: not reported yet
     std::optional<ProgramEnd> end{};
     bool before_failure = false;
+    bool gpu_memory_is_lost = false;
     std::filesystem::path report;
   };
   struct Node {
@@ -106,7 +112,8 @@ class RemoteNodes {
     detail::world::Silence silence{};
     bool in_run = false;  // its agent takes part in the run
     bool has_started = false;
-    bool failure_is_noted = false;
+    bool failure_is_noted = false;  // FailureNoted has been sent
+    bool knows_failure = false;     // and its agent has replied
     bool finishes = false;
     std::uint32_t start_error = 0;
     std::vector<Member> members{};  // of the run
@@ -121,7 +128,7 @@ class RemoteNodes {
   // Each returns what is wrong with the message; empty: nothing.
   [[nodiscard]] std::string receive(Node& node, const NodeMessage& message);
   [[nodiscard]] std::string note_started(Node& node, const NodeStarted& message) const;
-  [[nodiscard]] std::string note_ended(Node& node, const ProcessEnded& message) const;
+  [[nodiscard]] std::string note_ended(Node& node, const ProcessEnded& message);
   void lose(Node& node, const std::string& why);
   void send_heartbeats();
   void note_failure(Node& node);
@@ -133,13 +140,14 @@ class RemoteNodes {
   const std::chrono::nanoseconds heartbeat_;
   const std::chrono::nanoseconds silence_;
   boost::asio::io_context io_;
+  ConnectionWait wait_{io_};
   boost::asio::steady_timer timer_{io_};
   detail::world::LinkAcceptor<NodeLink> acceptor_;
   std::vector<Node> nodes_;  // from node 1 on
   std::deque<Signal> signals_;
   Time last_heartbeat_;
-  Time running_since_;  // this process was not held up since then
-  bool is_ending_ = false;
+  Time running_since_;          // this process was not held up since then
+  std::optional<EndNode> end_;  // it is ending
 };
 
 }  // namespace cox::tools

@@ -142,11 +142,12 @@ void ChildProcess::note_failure() noexcept try {
   return;
 }
 
-int report_not_started(const std::string& program, const std::system_error& error, std::ostream& err) {
+int report_not_started(const std::string& program, const std::exception& error, std::ostream& err) {
   constexpr int cannot_run = 126;
   constexpr int not_found = 127;
   err << "cox run: cannot start '" << program << "': " << error.what() << "\n" << std::flush;
-  return error.code() == std::errc::no_such_file_or_directory ? not_found : cannot_run;
+  const auto* const of_system = dynamic_cast<const std::system_error*>(&error);
+  return of_system != nullptr && of_system->code() == std::errc::no_such_file_or_directory ? not_found : cannot_run;
 }
 
 }  // namespace cox::tools

@@ -5,6 +5,7 @@
 
 #include <sys/resource.h>
 #include <sys/types.h>
+#include <exception>
 #include <map>
 #include <optional>
 #include <ostream>
@@ -45,6 +46,6 @@ class ChildProcess final : public WorldProcess {
 
 /// Reports on `err` that the program cannot be started. Returns the exit code for this process: 127 if the program was
 /// not found, else 126.
-[[nodiscard]] int report_not_started(const std::string& program, const std::system_error& error, std::ostream& err);
+[[nodiscard]] int report_not_started(const std::string& program, const std::exception& error, std::ostream& err);
 
 }  // namespace cox::tools

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cerrno>
+#include <cstddef>
 #include <fstream>
 #include <sstream>
 #include <system_error>
@@ -39,13 +41,35 @@ bool memory_is_lost(const std::filesystem::path& report) try {
   return false;
 }
 
-std::string text_of_report(const std::filesystem::path& report, std::size_t most) {
-  std::error_code failed;
-  const auto bytes = std::filesystem::file_size(report, failed);
-  if (failed || bytes > most) return {};
-  std::ostringstream text;
-  text << std::ifstream(report).rdbuf();
-  return text.str();
+std::string text_of_report(const std::filesystem::path& report, std::size_t most) try {
+  std::ifstream file(report);
+  if (!file) return {};
+  std::ostringstream contents;
+  contents << file.rdbuf();
+  std::string text = contents.str();
+  if (text.size() <= most) return text;
+  Json json = Json::parse(text);
+  json.erase("text");  // it names the suspects, too
+  Json& suspects = json.at("suspects");
+  while ((text = json.dump()).size() > most) {
+    if (suspects.empty()) return {};
+    suspects.erase(suspects.begin() + static_cast<std::ptrdiff_t>(suspects.size() / 2), suspects.end());
+  }
+  return text;
+} catch (const Json::exception&) {
+  return {};
+}
+
+void write_report(const std::filesystem::path& report, const std::string& text) {
+  errno = 0;
+  std::ofstream file(report);
+  file << text;
+  file.close();
+  if (file) return;
+  const int error = errno != 0 ? errno : EIO;
+  std::error_code ignored;
+  std::filesystem::remove(report, ignored);
+  throw std::system_error(error, std::generic_category(), report.string());
 }
 
 }  // namespace cox::tools

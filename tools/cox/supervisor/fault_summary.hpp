@@ -16,7 +16,11 @@ namespace cox::tools {
 /// if the file does not exist or is not such a report.
 [[nodiscard]] bool memory_is_lost(const std::filesystem::path& report);
 
-/// The contents of the report; empty if the file does not exist or has more than `most` bytes.
+/// The contents of the report; empty if the file does not exist. If it has more than `most` bytes: a report with as
+/// many suspects as fit, and without its text; empty if it is no report.
 [[nodiscard]] std::string text_of_report(const std::filesystem::path& report, std::size_t most);
+
+/// Writes the file of a report. Throws std::system_error; then there is no file.
+void write_report(const std::filesystem::path& report, const std::string& text);
 
 }  // namespace cox::tools

@@ -151,7 +151,7 @@ bool Keeper::end_run() {
     set.owner = 0;
   }
   std::erase_if(sets_, [](const auto& each) { return each.second.allocations.empty(); });
-  return has_values_ && progresses_;
+  return std::exchange(has_values_, false) && progresses_;
 }
 
 void Keeper::drop_gpu_memory() {

@@ -69,7 +69,8 @@ int WorldSupervisor::supervise() try {
     ++restarts_;
     if (const auto signal = back_off(*delay)) return ProgramEnd{.code = 0, .signal = *signal}.exit_code();
   }
-} catch (const std::system_error& error) {
+} catch (const std::exception& error) {
+  end_text_ = "node 0: cannot start '" + local_.program() + "': " + error.what();
   return report_not_started(local_.program(), error, err_);
 }
 
@@ -96,14 +97,18 @@ std::optional<int> WorldSupervisor::wait_for_nodes() {
 // it; there is no failure_ then.
 ProgramEnd WorldSupervisor::try_run() try {
   failure_.reset();
+  reload_requested_ = false;  // of a request before the start
   began_ = Clock::now();
   failure_ = run_processes();
   return failure_ ? failure_->end : ProgramEnd{};
-} catch (const std::system_error& error) {
+} catch (const std::exception& error) {
   leader_.reset();
   if (!holds_memory()) throw;
+  const int code = report_not_started(local_.program(), error, err_);
   if (nodes_) nodes_->kill_run();
-  return {.code = report_not_started(local_.program(), error, err_), .signal = 0};
+  while (nodes_ && !nodes_->have_ended() && continues(std::nullopt)) {
+  }
+  return {.code = code, .signal = 0};
 }
 
 std::optional<WorldRun::Failure> WorldSupervisor::run_processes() {
@@ -236,6 +241,7 @@ void WorldSupervisor::answer_requests(WorldRun* world) {
 }
 
 std::string WorldSupervisor::reload(WorldRun* world) {
+  if (world == nullptr && nodes_ && !nodes_->are_present()) return "the processes wait for " + nodes_->missing() + "\n";
   reload_requested_ = true;
   if (world == nullptr) return "the processes are started now\n";
   world->expect_end();
@@ -263,17 +269,18 @@ std::string WorldSupervisor::status(const WorldRun* world) const {
          short_byte_count(keepers.most_bytes()) + "\n" + kept;
 }
 
+bool WorldSupervisor::continues(std::optional<std::chrono::nanoseconds> longest) {
+  wait(longest);
+  if (take_exit_signal()) exit_requested_ = true;
+  answer_requests(nullptr);
+  return !exit_requested_;
+}
+
 bool WorldSupervisor::finish_run() {
-  bool gpu_memory_is_lost = false;
-  for (std::size_t process = 0; process < processes(); ++process)
+  bool gpu_memory_is_lost = nodes_ && nodes_->gpu_memory_is_lost();
+  for (std::size_t process = 0; process < options_.processes; ++process)
     gpu_memory_is_lost = gpu_memory_is_lost || memory_is_lost(local_.report(process));
   if (nodes_) nodes_->begin_finish(gpu_memory_is_lost);
-  const auto continues = [this](std::optional<std::chrono::nanoseconds> longest) {
-    wait(longest);
-    if (take_exit_signal()) exit_requested_ = true;
-    answer_requests(nullptr);
-    return !exit_requested_;
-  };
   if (!local_.end_leftovers([&] { return continues(std::chrono::milliseconds(10)); })) return false;
   WorldKeepers& keepers = local_.keepers();
   const bool keeps = keepers.was_used() || keepers.holds_memory();

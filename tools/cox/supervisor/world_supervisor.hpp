@@ -107,6 +107,8 @@ class WorldSupervisor {
   // Ends what the last run has left: its other processes, which could still write kept memory, and its connections.
   // Returns whether a run with the memory that is held is likely to make progress.
   [[nodiscard]] bool finish_run();
+  // Waits, while no process runs. Returns whether no signal has requested the exit.
+  [[nodiscard]] bool continues(std::optional<std::chrono::nanoseconds> longest);
   // The signal that ended the back-off; nullopt when the delay has elapsed.
   [[nodiscard]] std::optional<int> back_off(std::chrono::nanoseconds delay);
   void report_end(const std::string& what_next);
