@@ -102,6 +102,13 @@ damage() { # FILE: changes one byte in its middle
   printf "%b" "\\x$(printf '%02x' $(((byte + 1) % 256)))" | dd of="$1" bs=1 seek="$middle" conv=notrunc status=none
 }
 
+devices_with() { # NAME: the devices that have a rectangle of this name in the time line of page.html
+  awk -v name="<title>$1: " '
+    /^<g>$/ { getline; sub(/^<text[^>]*>/, ""); device = $1 }
+    index($0, name) { print device }
+  ' page.html | sort -u | xargs
+}
+
 case $scenario in
   learns) # The loss falls, and the exit code says when it does not.
     run falls
@@ -513,6 +520,18 @@ END
     done
     [[ $(grep -cE '^\[[0-9]+,[0-9.]+\],$' page.html) == 30 ]] || fail "the page has not 30 losses"
     if grep -qE '<(script|link|img)[^>]*(src|href)=' page.html; then fail "the page refers to another file"; fi
+    # The kernels of every rank have names.
+    if grep -qF "<title>launch: " page.html; then fail "there are kernels without names in the time line"; fi
+    [[ $(devices_with matrix_product) == "$kind:0 $kind:1" ]] || fail "matrix products only on: $(devices_with matrix_product)"
+    # A rank fails in the step that is traced: no other one waits for it.
+    for fault in kernel thread shutdown missing; do
+      for layout in "" "--captured" "--pipeline --untied"; do
+        # shellcheck disable=SC2086
+        run disturbed --report page.html --fault "$fault@5" --timeout 500ms $layout
+        has disturbed "failures after which training continued: 1"
+        grep -qF "Time line of step 5" page.html || fail "the page of $fault $layout has no time line"
+      done
+    done
     ;;
   *) fail "there is no case $scenario" ;;
 esac

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <map>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -66,34 +66,33 @@ void append(std::string& text, const char* format, Values... values) {
 std::string time_line(const cox::trace::Recording& recording) {
   std::uint64_t begin = UINT64_MAX;
   std::uint64_t end = 0;
-  std::map<Track, std::size_t> rows;
+  std::set<Track> rows;
   for (const Event& event : recording.events) {
     if (!is_drawn(event)) continue;
     begin = std::min(begin, event.begin);
     end = std::max(end, event.end);
-    rows.emplace(event.track, 0);
+    rows.insert(event.track);
   }
   if (rows.empty()) return {};
-  std::vector<Track> order;
-  for (const auto& [track, row] : rows) order.push_back(track);
+  std::vector<Track> order(rows.begin(), rows.end());
   std::ranges::sort(order, {}, [](const Track& track) { return std::tuple(track.device, track.kind, track.id); });
-  for (std::size_t row = 0; row < order.size(); ++row) rows[order[row]] = row;
 
   const double scale = (width - label_width) / static_cast<double>(std::max<std::uint64_t>(1, end - begin));
   std::string svg;
   append(svg, "<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"time line of one step\">\n", width,
          row_height * static_cast<double>(rows.size()) + 24);
-  for (std::size_t row = 0; row < order.size(); ++row)
-    append(svg, "<text x=\"0\" y=\"%.0f\">%s</text>\n", row_height * static_cast<double>(row) + 17,
-           label(order[row]).c_str());
-  for (const Event& event : recording.events) {
-    if (!is_drawn(event)) continue;
-    append(svg, "<rect class=\"%s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%.0f\"><title>",
-           std::string(colour(event)).c_str(), label_width + scale * static_cast<double>(event.begin - begin),
-           row_height * static_cast<double>(rows[event.track]) + 2,
-           std::max(0.3, scale * static_cast<double>(event.end - event.begin)), row_height - 4);
-    svg += escaped(event.name);
-    append(svg, ": %.3f ms</title></rect>\n", static_cast<double>(event.end - event.begin) / 1e6);
+  for (std::size_t row = 0; row < order.size(); ++row) {
+    const double top = row_height * static_cast<double>(row);
+    append(svg, "<g>\n<text x=\"0\" y=\"%.0f\">%s</text>\n", top + 17, label(order[row]).c_str());
+    for (const Event& event : recording.events) {
+      if (event.track != order[row]) continue;
+      append(svg, "<rect class=\"%s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%.0f\"><title>",
+             std::string(colour(event)).c_str(), label_width + scale * static_cast<double>(event.begin - begin),
+             top + 2, std::max(0.3, scale * static_cast<double>(event.end - event.begin)), row_height - 4);
+      svg += escaped(event.name);
+      append(svg, ": %.3f ms</title></rect>\n", static_cast<double>(event.end - event.begin) / 1e6);
+    }
+    svg += "</g>\n";
   }
   const double axis = row_height * static_cast<double>(rows.size()) + 18;
   append(svg, "<text x=\"%.0f\" y=\"%.0f\">0 ms</text>", label_width, axis);
