@@ -515,14 +515,22 @@ END
     fi
     run drawn --report page.html
     for text in "new Dygraph(document.getElementById('loss')" "new Dygraph(document.getElementById('times')" \
-      "Time line of step 5" "<title>matrix_product: " "<title>all_reduce: " "$kind:1 stream" "</html>"; do
+      "Time line of step 5" "<title>matrix_product: " "<title>all_reduce: " "$kind:1 work" "$kind:1 collectives" \
+      "<td>evaluation loss</td>" "<td>1 micro-batch of 4 samples</td>" "'communication not hidden'" "</html>"; do
       grep -qF -- "$text" page.html || fail "the page has no $text"
     done
     [[ $(grep -cE '^\[[0-9]+,[0-9.]+\],$' page.html) == 30 ]] || fail "the page has not 30 losses"
     if grep -qE '<(script|link|img)[^>]*(src|href)=' page.html; then fail "the page refers to another file"; fi
+    if grep -qF "sourceMappingURL" page.html; then fail "the page refers to a file for debuggers"; fi
     # The kernels of every rank have names.
     if grep -qF "<title>launch: " page.html; then fail "there are kernels without names in the time line"; fi
     [[ $(devices_with matrix_product) == "$kind:0 $kind:1" ]] || fail "matrix products only on: $(devices_with matrix_product)"
+    # What was not measured is left out.
+    run captured --captured --evaluate 0 --report page.html
+    for text in "communication not hidden" "evaluation loss"; do
+      if grep -qF -- "$text" page.html; then fail "the page has the $text, which was not measured"; fi
+    done
+    grep -qF "<title>replay: " page.html || fail "the page has no replay"
     # A rank fails in the step that is traced: no other one waits for it.
     for fault in kernel thread shutdown missing; do
       for layout in "" "--captured" "--pipeline --untied"; do

@@ -73,6 +73,10 @@ void check(const Options& options) {
 
 }  // namespace
 
+std::string counted(std::size_t count, const char* one, const char* several) {
+  return std::to_string(count) + " " + (count == 1 ? one : several);
+}
+
 Options parse_options(int argc, const char* const* argv) {
   Options options;
   std::string devices = "host:2";
