@@ -99,13 +99,13 @@ int run(train::Options options) {
   const train::Text text = train::Text::from_file(options.text, options.shape.context);
   if (options.shape.vocabulary == 0) options.shape.vocabulary = text.vocabulary();
   if (options.shape.vocabulary < text.vocabulary())
-    throw std::runtime_error("--vocabulary: the text has " + std::to_string(text.vocabulary()) +
-                             " different characters");
+    throw train::WrongArguments("--vocabulary: the text has " + std::to_string(text.vocabulary()) +
+                                " different characters");
   if (options.device_type == train::host_type)
     cox::set_host_device_count(static_cast<std::uint16_t>(options.local_devices));
   if (!options.timeout.empty()) cox::set_settings({{"collectives.timeout", options.timeout}});
   std::string why_not;
-  if (!options.report_file.empty() && !train::can_report(why_not)) throw std::runtime_error(why_not);
+  if (!options.report_file.empty() && !train::can_report(why_not)) throw train::WrongArguments(why_not);
   if (options.fault == train::FaultKind::Kill) train::kill_at_random(std::chrono::milliseconds(options.fault_step));
   const train::Processes processes(options);  // left at the end, before the devices are shut down
   train::check_devices(options);

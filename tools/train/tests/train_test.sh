@@ -119,6 +119,11 @@ case $scenario in
     run_code 1 diverges --fault diverge@20
     has diverges "replicas DIFFER"
     run_code 2 unknown --no-such-option
+    run_code 2 vocabulary --vocabulary 2
+    # Without --warm-up, which the other runs have.
+    "$program" --devices "$kind:1" --steps 8 --layers 1 --heads 1 --width 8 --context 8 --batch 1 --log-every 0 \
+      --evaluate 0 >few.out 2>&1 || (($? == 1)) || fail "8 steps without --warm-up are refused"
+    run_code 2 warm_up --warm-up 30
     run_code 0 help --help
     if LC_ALL=C grep -q '[^[:print:]]' help.out; then fail "the help has characters that cannot be printed"; fi
     run_code 2 alone --devices "$kind:1" --fault missing@5 --timeout 500ms
@@ -510,6 +515,8 @@ END
     ;;
   report) # One page without references to other files.
     if [[ ! -r /usr/share/javascript/dygraphs/dygraph.min.js ]]; then
+      run_code 2 missing --report page.html
+      has missing "apt-get install libjs-dygraphs"
       echo "skipped: needs libjs-dygraphs"
       exit 0
     fi

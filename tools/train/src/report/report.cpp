@@ -98,7 +98,7 @@ void write_times(std::ostream& out, const std::vector<StepRecord>& steps) {
 
 bool can_report(std::string& why_not) {
   if (std::filesystem::exists(dygraphs / "dygraph.min.js")) return true;
-  why_not = "--report needs the Debian package libjs-dygraphs: there is no " + dygraphs.string();
+  why_not = "--report: there is no " + dygraphs.string() + "; apt-get install libjs-dygraphs";
   return false;
 }
 
