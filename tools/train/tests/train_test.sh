@@ -537,6 +537,7 @@ END
     for text in "communication not hidden" "evaluation loss"; do
       if grep -qF -- "$text" page.html; then fail "the page has the $text, which was not measured"; fi
     done
+    [[ $(grep -cE '^\[[0-9]+,[0-9.]+\],$' page.html) == 60 ]] || fail "the page has not 30 losses and 30 step times"
     grep -qF "<title>replay: " page.html || fail "the page has no replay"
     # A rank fails in the step that is traced: no other one waits for it.
     for fault in kernel thread shutdown missing; do

@@ -82,7 +82,7 @@ void write_times(std::ostream& out, const std::vector<StepRecord>& steps) {
   std::ostringstream rows;
   for (const StepRecord& step : steps) {
     rows << '[' << step.step << ',' << 1e3 * step.times.step.count();
-    if (step.times.measured) {
+    if (measured && step.times.measured) {
       rows << ',' << 1e3 * step.times.not_hidden.count();
     } else if (measured) {
       rows << ",null";

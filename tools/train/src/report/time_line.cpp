@@ -120,11 +120,13 @@ void append(std::string& text, const char* format, Values... values) {
   text += line;
 }
 
-// The distance of the marks of an axis of this length: 1, 2 or 5 times a power of ten, so that there are 4 to 10.
+// The distance of the marks of an axis of this length: 1, 2, 2.5 or 5 times a power of ten, at most 5 of them.
 double distance_of_marks(double length) {
-  const double power = std::pow(10, std::floor(std::log10(length / 4)));
-  const double most = length / 4 / power;  // from 1 to 10
-  return power * (most >= 5 ? 5 : most >= 2 ? 2 : 1);
+  const double least = length / 5;
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 2.5, 5.0})
+    if (factor * power >= least) return factor * power;
+  return 10 * power;
 }
 
 std::string key_of(const std::vector<Row>& rows) {
