@@ -539,6 +539,9 @@ END
     done
     [[ $(grep -cE '^\[[0-9]+,[0-9.]+\],$' page.html) == 60 ]] || fail "the page has not 30 losses and 30 step times"
     grep -qF "<title>replay: " page.html || fail "the page has no replay"
+    # The last collectives of a step end after its loss is ready.
+    run sharded --sharded --report page.html
+    [[ $(devices_with all_gather) == "$kind:0 $kind:1" ]] || fail "all_gather only on: $(devices_with all_gather)"
     # A rank fails in the step that is traced: no other one waits for it.
     for fault in kernel thread shutdown missing; do
       for layout in "" "--captured" "--pipeline --untied"; do

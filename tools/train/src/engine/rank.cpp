@@ -176,13 +176,16 @@ bool Rank<Backend>::is_traced(std::size_t step) const {
 
 // No rank of this process queues work of the step before the trace has started, since work gets its name when it is
 // queued; and the trace ends after the work of all of them. Rank 0 records, unless the process is being traced already.
+// The loss is ready before the last collectives of a step with a sharded optimizer: hence the syncs.
 template <class Backend>
 float Rank<Backend>::train_traced(std::size_t step) {
   std::optional<TraceScope> trace;
+  client_.sync().get();
   job_.rendezvous.meet();
   if (rank_ == 0 && !cox::trace::enabled()) trace.emplace();
   job_.rendezvous.meet();
   const float loss = train(step);
+  client_.sync().get();
   job_.rendezvous.meet();
   if (trace) {
     result_.traced_step = step;
