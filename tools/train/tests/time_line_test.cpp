@@ -37,11 +37,13 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 // The groups by which names are coloured.
 void test_groups() {
   const std::vector<std::pair<const char*, const char*>> groups{
-      {"matrix_product", "product"},  {"matrix_product_float", "product"}, {"call", "product"},
-      {"gelu_backward", "backward"},  {"sum_chunks", "backward"},          {"adam_w", "update"},
-      {"adam_w_rounded", "update"},   {"clip_factor", "update"},           {"total", "update"},
-      {"square_sum", "update"},       {"round_elements", "update"},        {"replay", "replay"},
-      {"all_reduce", "exchange"},     {"reduce_scatter", "exchange"},      {"recv", "exchange"},
+      {"matrix_product", "product"},  {"matrix_product_float", "product"},
+      {"gelu_backward", "backward"},  {"sum_chunks", "backward"},
+      {"adam_w", "update"},           {"adam_w_rounded", "update"},
+      {"clip_factor", "update"},      {"total", "update"},
+      {"square_sum", "update"},       {"round_elements", "update"},
+      {"replay", "replay"},           {"all_reduce", "exchange"},
+      {"reduce_scatter", "exchange"}, {"recv", "exchange"},
       {"layer_norm_forward", "other"}};
   for (const auto& [name, group] : groups) {
     const std::string page = drawn({event(name, 1, 0, 1)});

@@ -118,9 +118,11 @@ void write_report(const std::filesystem::path& file, const Options& options, con
   out << "<h2>Time of a step</h2>\n";
   write_times(out, outcome.times);
   const auto traced = std::ranges::find(outcome.times, outcome.traced_step, &StepRecord::step);
-  if (traced != outcome.times.end())
-    if (const std::string drawing = time_line(outcome.traced, traced->times.step); !drawing.empty())
-      out << "<h2>Time line of step " << outcome.traced_step << "</h2>\n" << drawing;
+  if (traced != outcome.times.end()) {
+    const std::string drawing = time_line(outcome.traced, traced->times.step);
+    out << "<h2>Time line of step " << outcome.traced_step << "</h2>\n"
+        << (drawing.empty() ? "<p>The trace has no streams: those of GPUs are not recorded.</p>\n" : drawing);
+  }
   out << "</body>\n</html>\n";
   if (!out.flush()) throw std::runtime_error("cannot write " + file.string());
 }

@@ -39,9 +39,6 @@ constexpr Group exchange{"exchange", "#e15759", "collectives and transfers"};
 constexpr Group other{"other", "#9aa0a6", "other"};
 constexpr std::array groups{&product, &backward, &update, &replay, &exchange, &other};
 
-// A call of the engine on the stream of a GPU: a product by cuBLASLt. It has no other calls.
-constexpr std::string_view call = "call";
-
 bool is_transfer(const Event& event) {
   const std::string_view name = event.name;
   return name == "send" || name == "recv";
@@ -52,7 +49,7 @@ const Group& group_of(const Event& event) {
   if (event.category == Category::Collective || name.starts_with("all_") || name.starts_with("reduce") ||
       name == "broadcast" || is_transfer(event))
     return exchange;
-  if (name.starts_with("matrix_product") || name == call) return product;
+  if (name.starts_with("matrix_product")) return product;
   if (name.find("backward") != std::string_view::npos || name == "sum_chunks") return backward;
   if (name.starts_with("adam_w") || name == "square_sum" || name == "total" || name == "clip_factor" ||
       name == "round_elements")
@@ -172,7 +169,7 @@ std::string time_line(const cox::trace::Recording& recording, std::chrono::durat
       append(html, "<rect class=\"%s\" x=\"%.2f\" y=\"%.0f\" width=\"%.2f\" height=\"%.0f\"><title>",
              group_of(*event).name, label_width + scale * static_cast<double>(event->begin) / 1e6, top + 2,
              std::max(least_width, scale * duration), row_height - 4);
-      html += event->name == call ? "matrix product by cuBLASLt" : escaped(event->name);
+      html += escaped(event->name);
       append(html, ": %.3f ms</title></rect>\n", duration);
     }
     html += "</g>\n";
