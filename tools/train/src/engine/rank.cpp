@@ -174,9 +174,9 @@ bool Rank<Backend>::is_traced(std::size_t step) const {
   return !job_.options.report_file.empty() && step == job_.first_step() + 4;
 }
 
-// No rank of this process queues work of the step before the trace has started, since work gets its name when it is
-// queued; and the trace ends after the work of all of them. Rank 0 records, unless the process is being traced already.
-// The loss is ready before the last collectives of a step with a sharded optimizer: hence the syncs.
+// The trace starts before any rank of this process queues work of the step, since work gets its name when it is queued,
+// and ends after the work of all of them. Rank 0 records, unless the process is being traced already. The loss is ready
+// before the last collectives of a step with a sharded optimizer: hence the syncs.
 template <class Backend>
 float Rank<Backend>::train_traced(std::size_t step) {
   std::optional<TraceScope> trace;
