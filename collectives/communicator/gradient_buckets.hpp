@@ -27,7 +27,7 @@
 
 namespace cox {
 
-/// Reduces the gradients of a model over all ranks, in buckets, while later gradients are still being computed:
+/// Reduces the gradients of a model over all ranks, in buckets, while later gradients are still being computed.
 ///
 ///     GradientBuckets buckets(client, devices, gradients);       // the same gradients on every rank
 ///     each step:

@@ -102,6 +102,19 @@ TEST_CASE("Without a driver that is all that is said of GPUs and their libraries
     CHECK(std::ranges::find(findings, subject, &Finding::subject) == findings.end());
 }
 
+TEST_CASE("Of a build without the CUDA server that is said, not that a driver is missing") {
+  Facts facts;
+  facts.cuda_server = false;
+  facts.limits = good_machine().limits;
+  const Findings findings = check(facts);
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings.front().severity == Severity::Wrong);
+  CHECK(findings.front().subject == "CUDA server");
+  CHECK(findings.front().fix == "install the headers of CUDA 12.4 or newer, and build again");
+  for (const char* subject : {"driver", "NVRTC", "NCCL"})
+    CHECK(std::ranges::find(findings, subject, &Finding::subject) == findings.end());
+}
+
 TEST_CASE("A library that a setting names, and that cannot be used, is wrong also without a driver and with one GPU") {
   Facts facts = good_machine();
   facts.driver.found = false;
@@ -225,6 +238,7 @@ TEST_CASE("cox doctor looks at any machine, and ends with 0 exactly if nothing i
   CHECK(table.code == json.code);
   const bool ok = nlohmann::json::parse(json.out)["ok"];
   CHECK(json.code == (ok ? ExitCode::Ok : ExitCode::Violation));
-  for (const char* subject : {"driver", "open files", "cores", "/dev/shm"})
+  const char* const gpus = cox::tools::gather_facts().cuda_server ? "driver" : "CUDA server";
+  for (const char* subject : {gpus, "open files", "cores", "/dev/shm"})
     CHECK_THAT(table.out, ContainsSubstring(subject));
 }

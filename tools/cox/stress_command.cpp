@@ -197,6 +197,9 @@ StressCommand::StressCommand(CLI::App& app)
   command_.add_option("--world-flaw", world_flaw_)->group("");      // for tests
   command_.add_option("--kept-book", kept_book_)->group("");        // for a process of --kept
   command_.add_flag("--kept-flaw", kept_flaw_)->group("");          // for tests
+  command_.footer(
+      "The table counts operations of clients. \"accepted\" counts the closures that device threads\n"
+      "were given: an operation has one or more of them, and checks have some, too.");
 }
 
 bool StressCommand::chosen() const { return command_.parsed(); }

@@ -47,6 +47,11 @@ Finding nccl(const Facts& facts) {
 }  // namespace
 
 void check_libraries(const Facts& facts, Findings& findings) {
+  if (!facts.cuda_server) {
+    findings.push_back({Severity::Wrong, "CUDA server", "this build has none, so it uses no GPU",
+                        "install the headers of CUDA 12.4 or newer, and build again"});
+    return;
+  }
   findings.push_back(driver(facts));
   const bool judged = facts.driver.found;
   if (judged || facts.nvrtc.found || facts.names_nvrtc) findings.push_back(nvrtc(facts));

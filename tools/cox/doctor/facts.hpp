@@ -34,6 +34,7 @@ struct LimitFacts {
 
 /// All facts that `cox doctor` checks.
 struct Facts {
+  bool cuda_server = true;  ///< this build has one; else nothing is known of GPUs and their libraries
   CudaLibraryFacts driver;
   CudaLibraryFacts nvrtc;
   NcclFacts nccl;

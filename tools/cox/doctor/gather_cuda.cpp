@@ -35,7 +35,7 @@ void gather_cuda(Facts& facts) {
   }
 }
 #else
-void gather_cuda(Facts& facts) { facts.driver.error = "this build has no CUDA server"; }
+void gather_cuda(Facts& facts) { facts.cuda_server = false; }
 #endif
 
 }  // namespace cox::tools

@@ -45,13 +45,16 @@ void write_losses(const std::filesystem::path& path, const std::vector<float>& l
 
 void print_plan(const train::Options& options, const train::Text& text, const train::Processes& processes) {
   const std::size_t parameters = train::ParameterList(options.shape, train::stage_of(options.shape, 0, 1)).elements();
-  std::printf("model: %zu layers, %zu heads, width %zu, context %zu, %zu parameters\n", options.shape.layers,
-              options.shape.heads, options.shape.width, options.shape.context, parameters);
+  std::printf("model: %s, %s, width %zu, context %zu, %zu parameters\n",
+              train::counted(options.shape.layers, "layer", "layers").c_str(),
+              train::counted(options.shape.heads, "head", "heads").c_str(), options.shape.width, options.shape.context,
+              parameters);
   std::printf("text:  %zu characters, %zu different\n", text.tokens().size(), text.vocabulary());
   const std::string of_processes =
       processes.count() > 1 ? " of " + std::to_string(processes.count()) + " processes" : "";
-  std::printf("step:  %zu devices%s, %zu micro-batches of %zu samples on each\n", options.devices, of_processes.c_str(),
-              options.micro_batches, options.batch);
+  std::printf("step:  %s%s, %s of %s on each\n", train::counted(options.devices, "device", "devices").c_str(),
+              of_processes.c_str(), train::counted(options.micro_batches, "micro-batch", "micro-batches").c_str(),
+              train::counted(options.batch, "sample", "samples").c_str());
 }
 
 int code_of(const train::Options& options, const train::Outcome& outcome) {
@@ -96,13 +99,13 @@ int run(train::Options options) {
   const train::Text text = train::Text::from_file(options.text, options.shape.context);
   if (options.shape.vocabulary == 0) options.shape.vocabulary = text.vocabulary();
   if (options.shape.vocabulary < text.vocabulary())
-    throw std::runtime_error("--vocabulary: the text has " + std::to_string(text.vocabulary()) +
-                             " different characters");
+    throw train::WrongArguments("--vocabulary: the text has " + std::to_string(text.vocabulary()) +
+                                " different characters");
   if (options.device_type == train::host_type)
     cox::set_host_device_count(static_cast<std::uint16_t>(options.local_devices));
   if (!options.timeout.empty()) cox::set_settings({{"collectives.timeout", options.timeout}});
   std::string why_not;
-  if (!options.report_file.empty() && !train::can_report(why_not)) throw std::runtime_error(why_not);
+  if (!options.report_file.empty() && !train::can_report(why_not)) throw train::WrongArguments(why_not);
   if (options.fault == train::FaultKind::Kill) train::kill_at_random(std::chrono::milliseconds(options.fault_step));
   const train::Processes processes(options);  // left at the end, before the devices are shut down
   train::check_devices(options);

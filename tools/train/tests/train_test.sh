@@ -102,6 +102,13 @@ damage() { # FILE: changes one byte in its middle
   printf "%b" "\\x$(printf '%02x' $(((byte + 1) % 256)))" | dd of="$1" bs=1 seek="$middle" conv=notrunc status=none
 }
 
+devices_with() { # NAME: the devices that have a rectangle of this name in the time line of page.html
+  awk -v name="<title>$1: " '
+    /^<g>$/ { getline; sub(/^<text[^>]*>/, ""); device = $1 }
+    index($0, name) { print device }
+  ' page.html | sort -u | xargs
+}
+
 case $scenario in
   learns) # The loss falls, and the exit code says when it does not.
     run falls
@@ -112,6 +119,11 @@ case $scenario in
     run_code 1 diverges --fault diverge@20
     has diverges "replicas DIFFER"
     run_code 2 unknown --no-such-option
+    run_code 2 vocabulary --vocabulary 2
+    # Without --warm-up, which the other runs have.
+    "$program" --devices "$kind:1" --steps 8 --layers 1 --heads 1 --width 8 --context 8 --batch 1 --log-every 0 \
+      --evaluate 0 >few.out 2>&1 || (($? == 1)) || fail "8 steps without --warm-up are refused"
+    run_code 2 warm_up --warm-up 30
     run_code 0 help --help
     if LC_ALL=C grep -q '[^[:print:]]' help.out; then fail "the help has characters that cannot be printed"; fi
     run_code 2 alone --devices "$kind:1" --fault missing@5 --timeout 500ms
@@ -503,16 +515,42 @@ END
     ;;
   report) # One page without references to other files.
     if [[ ! -r /usr/share/javascript/dygraphs/dygraph.min.js ]]; then
+      run_code 2 missing --report page.html
+      has missing "apt-get install libjs-dygraphs"
       echo "skipped: needs libjs-dygraphs"
       exit 0
     fi
     run drawn --report page.html
     for text in "new Dygraph(document.getElementById('loss')" "new Dygraph(document.getElementById('times')" \
-      "Time line of step 5" "<title>matrix_product: " "<title>all_reduce: " "$kind:1 stream" "</html>"; do
+      "Time line of step 5" "<title>matrix_product: " "<title>all_reduce: " "$kind:1 work" "$kind:1 collectives" \
+      "<td>evaluation loss</td>" "<td>1 micro-batch of 4 samples</td>" "'communication not hidden'" "</html>"; do
       grep -qF -- "$text" page.html || fail "the page has no $text"
     done
     [[ $(grep -cE '^\[[0-9]+,[0-9.]+\],$' page.html) == 30 ]] || fail "the page has not 30 losses"
     if grep -qE '<(script|link|img)[^>]*(src|href)=' page.html; then fail "the page refers to another file"; fi
+    if grep -qF "sourceMappingURL" page.html; then fail "the page refers to a file for debuggers"; fi
+    # The kernels of every rank have names.
+    if grep -qF "<title>launch: " page.html; then fail "there are kernels without names in the time line"; fi
+    [[ $(devices_with matrix_product) == "$kind:0 $kind:1" ]] || fail "matrix products only on: $(devices_with matrix_product)"
+    # What was not measured is left out.
+    run captured --captured --evaluate 0 --report page.html
+    for text in "communication not hidden" "evaluation loss"; do
+      if grep -qF -- "$text" page.html; then fail "the page has the $text, which was not measured"; fi
+    done
+    [[ $(grep -cE '^\[[0-9]+,[0-9.]+\],$' page.html) == 60 ]] || fail "the page has not 30 losses and 30 step times"
+    grep -qF "<title>replay: " page.html || fail "the page has no replay"
+    # The last collectives of a step end after its loss is ready.
+    run sharded --sharded --report page.html
+    [[ $(devices_with all_gather) == "$kind:0 $kind:1" ]] || fail "all_gather only on: $(devices_with all_gather)"
+    # A rank fails in the step that is traced: no other one waits for it.
+    for fault in kernel thread shutdown missing; do
+      for layout in "" "--captured" "--pipeline --untied"; do
+        # shellcheck disable=SC2086
+        run disturbed --report page.html --fault "$fault@5" --timeout 500ms $layout
+        has disturbed "failures after which training continued: 1"
+        grep -qF "Time line of step 5" page.html || fail "the page of $fault $layout has no time line"
+      done
+    done
     ;;
   *) fail "there is no case $scenario" ;;
 esac

@@ -73,6 +73,10 @@ void check(const Options& options) {
 
 }  // namespace
 
+std::string counted(std::size_t count, const char* one, const char* several) {
+  return std::to_string(count) + " " + (count == 1 ? one : several);
+}
+
 Options parse_options(int argc, const char* const* argv) {
   Options options;
   std::string devices = "host:2";
@@ -113,7 +117,11 @@ Options parse_options(int argc, const char* const* argv) {
       ->group("Step");
   app.add_option("--rate", options.optimizer.rate, "Highest learning rate")->group("Step");
   app.add_option("--last-rate", options.optimizer.last_rate, "Learning rate at the last step")->group("Step");
-  app.add_option("--warm-up", options.optimizer.warm_up, "Steps until the highest learning rate")->group("Step");
+  const auto* const warm_up =
+      app.add_option(
+             "--warm-up", options.optimizer.warm_up,
+             "Steps until the highest learning rate; half of --steps if these are 20 or fewer and it is not given")
+          ->group("Step");
   app.add_option("--decay", options.optimizer.decay, "Weight decay")->group("Step");
   app.add_option("--clip", options.optimizer.clip, "Largest norm of the gradients")->group("Step");
 
@@ -169,6 +177,8 @@ Options parse_options(int argc, const char* const* argv) {
     app.parse(argc, argv);
     parse_devices(devices, options);
     if (!fault.empty()) std::tie(options.fault, options.fault_step) = parse_fault(fault);
+    if (warm_up->count() == 0 && options.optimizer.warm_up >= options.steps)
+      options.optimizer.warm_up = options.steps / 2;
     options.shape.tied = !untied;
     options.layout = sharded ? Layout::Sharded : pipeline ? Layout::Pipeline : Layout::Replicated;
     options.bucket_bytes = bucket_kib << 10U;

@@ -98,6 +98,9 @@ class WrongArguments : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A number of things: "1 device", "2 devices".
+[[nodiscard]] std::string counted(std::size_t count, const char* one, const char* several);
+
 /// Reads the command line. Prints help or an error and ends the process where that is what the arguments ask for.
 [[nodiscard]] Options parse_options(int argc, const char* const* argv);
 

@@ -53,7 +53,7 @@ RankResult Rank<Backend>::run() {
   const std::size_t stop = job_.options.stop_after;
   const std::size_t last = stop == 0 ? job_.options.steps : std::min(stop, job_.options.steps);
   for (std::size_t step = job_.first_step(); step <= last; ++step) {
-    const float loss = traced() ? train_traced(step) : train(step);
+    const float loss = is_traced(step) ? train_traced(step) : train(step);
     if (progress_.due(step)) progress_.line(step, loss, client_.memory_usage());
     if (job_.writer != nullptr && step % job_.options.checkpoint_every == 0) save(step);
   }
@@ -168,19 +168,29 @@ void Rank<Backend>::end_step() noexcept {
   queued_.reset();
 }
 
-// One step is recorded for the report: the fifth one of an attempt, when a captured step is being replayed. Not if the
-// process is being traced already.
+// One step is recorded for the report: the fifth one of an attempt, when a captured step is being replayed.
 template <class Backend>
-bool Rank<Backend>::traced() const {
-  return rank_ == 0 && !job_.options.report_file.empty() && result_.times.size() == 4 && !cox::trace::enabled();
+bool Rank<Backend>::is_traced(std::size_t step) const {
+  return !job_.options.report_file.empty() && step == job_.first_step() + 4;
 }
 
+// The trace starts before any rank of this process queues work of the step, since work gets its name when it is queued,
+// and ends after the work of all of them. Rank 0 records, unless the process is being traced already. The loss is ready
+// before the last collectives of a step with a sharded optimizer: hence the syncs.
 template <class Backend>
 float Rank<Backend>::train_traced(std::size_t step) {
-  TraceScope trace;
+  std::optional<TraceScope> trace;
+  client_.sync().get();
+  job_.rendezvous.meet();
+  if (rank_ == 0 && !cox::trace::enabled()) trace.emplace();
+  job_.rendezvous.meet();
   const float loss = train(step);
-  result_.traced_step = step;
-  result_.traced = trace.take();
+  client_.sync().get();
+  job_.rendezvous.meet();
+  if (trace) {
+    result_.traced_step = step;
+    result_.traced = trace->take();
+  }
   return loss;
 }
 

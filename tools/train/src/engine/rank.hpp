@@ -54,7 +54,7 @@ class Rank {
   void set_state();
   float train(std::size_t step);
   void meet();
-  [[nodiscard]] bool traced() const;
+  [[nodiscard]] bool is_traced(std::size_t step) const;
   float train_traced(std::size_t step);
   void save(std::size_t step);
   void evaluate();
