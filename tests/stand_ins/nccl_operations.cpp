@@ -83,7 +83,8 @@ ElementType element_type(int nccl) {
   return std::ranges::find(detail::nccl_types, static_cast<detail::NcclType>(nccl), &detail::NcclTypeOf::nccl)->type;
 }
 
-// All ranks' elements reduced, `count` of each. As in a ring of NCCL's, each part of the data begins with another rank.
+// All ranks' elements reduced, `count` of each, in the order of ranks. Where that order is asked for, NCCL is not to be
+// used: then each part of the data begins with another rank, as in a ring of NCCL's.
 std::vector<std::byte> reduced(const Meeting& meeting, std::size_t count) {
   const Operation& any = *meeting.arrived.front();
   const ElementType type = element_type(any.type);
@@ -91,13 +92,14 @@ std::vector<std::byte> reduced(const Meeting& meeting, std::size_t count) {
                                            &detail::NcclReductionOf::nccl)
                              ->operation;
   const std::size_t ranks = meeting.arrived.size();
-  const std::size_t part = std::max<std::size_t>(1, (count + ranks - 1) / ranks);
+  const bool is_ring = settings().get<bool>("collectives.reproducible");
+  const std::size_t part = std::max<std::size_t>(1, is_ring ? (count + ranks - 1) / ranks : count);
   std::vector<std::byte> result(count * element_size(type));
   for (std::size_t begin = 0; begin < count; begin += part) {
     const std::size_t offset = begin * element_size(type);
     std::vector<const std::byte*> contributions;
     for (std::size_t i = 0; i < ranks; ++i) {
-      const Operation& rank = *meeting.arrived[(begin / part + 1 + i) % ranks];
+      const Operation& rank = *meeting.arrived[(begin / part + (is_ring ? 1 : 0) + i) % ranks];
       contributions.push_back(static_cast<const std::byte*>(rank.source) + offset);
     }
     detail::reduce(type, operation, contributions, std::min(part, count - begin), result.data() + offset);
