@@ -363,7 +363,7 @@ std::optional<NcclCommunicator::Time> NcclCommunicator::check_deadlines(Time now
       const std::lock_guard lock(mutex_);
       made = state_ > State::Creating;
       // A creation is watched also when it was aborted: NCCL may not return from it.
-      const bool creates = is_creating() && !creation_given_up_;
+      const bool creates = is_creating() && !creation_abandoned_;
       if (!creates && (aborted_ || !is_in_flight())) {
         watched_ = false;
         return std::nullopt;
@@ -377,7 +377,7 @@ std::optional<NcclCommunicator::Time> NcclCommunicator::check_deadlines(Time now
   if (failure != nullptr) {
     abort(failure);
     const std::lock_guard lock(mutex_);
-    if (!is_creating() || creation_given_up_) {
+    if (!is_creating() || creation_abandoned_) {
       watched_ = false;
       return std::nullopt;
     }
@@ -389,15 +389,15 @@ std::optional<NcclCommunicator::Time> NcclCommunicator::check_deadlines(Time now
 // Returns null if nothing is created, or the creation may go on.
 std::exception_ptr NcclCommunicator::failure_of_creation(Time now) noexcept {
   std::unique_lock lock(mutex_);
-  if (!is_creating() || creation_given_up_) return nullptr;
+  if (!is_creating() || creation_abandoned_) return nullptr;
   lock.unlock();
   const bool is_lost = devices_.is_lost();
   lock.lock();
-  if (!is_creating() || creation_given_up_) return nullptr;
+  if (!is_creating() || creation_abandoned_) return nullptr;
   const auto patience = std::max<std::chrono::milliseconds>(timeout_, patience_with_nccl);
   const bool is_overdue = creating_since_ != Time::max() && now - creating_since_ >= patience;
   if (!is_lost && !is_overdue) return nullptr;
-  creation_given_up_ = true;
+  creation_abandoned_ = true;
   changed_.notify_all();
   try {
     if (is_lost)
@@ -679,7 +679,7 @@ bool NcclCommunicator::wait_until_destroyed(Time deadline) noexcept {
     std::unique_lock lock(mutex_);
     // Does not wait for a creation that hangs in NCCL.
     const bool gone = changed_.wait_until(lock, deadline, [this] {
-      if (is_creating()) return creation_given_up_;
+      if (is_creating()) return creation_abandoned_;
       return state_ == State::Gone && std::ranges::all_of(helpers_, &HelperThread::done);
     });
     if (!gone) return false;

@@ -200,7 +200,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// the operations that this rank has launched, and these have completed. Idempotent.
   void close() noexcept;
   /// Blocks until the communicators are destroyed and the helper threads joined, or until the deadline; returns whether
-  /// they are. Returns true also if creation was given up: its thread is not waited for. Call it after close() or
+  /// they are. Returns true also if creation was abandoned: its thread is not waited for. Call it after close() or
   /// abort(), but not on one of its helper threads.
   bool wait_until_destroyed(Time deadline) noexcept;
 
@@ -309,8 +309,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   std::optional<detail::NcclUniqueId> id_;          // from another process
   bool is_noted_ = true;                            // abort() was noted by the other processes
   bool has_left_nccl_ = false;
-  std::shared_ptr<void> quiesced_;  // while NCCL creates the communicators; released outside the lock
-  bool creation_given_up_ = false;  // its thread is left running: it is overdue, or the GPUs are lost
+  std::shared_ptr<void> quiesced_;   // while NCCL creates the communicators; released outside the lock
+  bool creation_abandoned_ = false;  // its thread is left running: it is overdue, or the GPUs are lost
   std::shared_ptr<NcclDeviceResources> opened_;
   std::vector<UniqueFunction<void()>> opening_callbacks_;
   std::vector<UniqueFunction<void()>> creation_callbacks_;

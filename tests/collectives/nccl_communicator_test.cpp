@@ -752,7 +752,7 @@ TEST_CASE("T8: an abort while NCCL creates its communicators notifies and ends w
   CHECK(bench.misuse().empty());
 }
 
-TEST_CASE("L10 L12: NCCL that does not return is given up, also if an operation was overdue before") {
+TEST_CASE("L10 L12: A creation from which NCCL does not return is abandoned, also if an operation was overdue before") {
   Bench bench(100ms);
   REQUIRE(bench.open());
   bench.hold_creation(true);
