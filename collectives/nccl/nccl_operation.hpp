@@ -26,8 +26,9 @@ struct NcclCall {
 
 using NcclCalls = SmallVector<NcclCall, 1>;
 
-/// The algorithm of an operation: NCCL, or one of our own kernels, which access the memory of the other GPUs.
-enum class CollectiveAlgorithm : std::uint8_t { Nccl, OneShot, TwoShots };
+/// How an operation is done: by NCCL, or by our own kernels, which write into the memory of the other GPUs. Then ranks
+/// learn by lines or by flags that data has arrived (PeerKernels).
+enum class CollectiveAlgorithm : std::uint8_t { Nccl, PeerLines, PeerFlags };
 
 struct NcclOperation;
 

@@ -131,16 +131,23 @@ void CommunicationStream::launch_kernels(const Launch& launched) {
   };
   const PeerKernels& kernels = *static_cast<const CudaNcclResources&>(*launch.opened).peer_kernels();
   const CollectiveAlgorithm algorithm = launch.operation->algorithm;
+  struct Reset {
+    ~Reset() { has_next = false; }
+    bool& has_next;
+  } const reset{has_next_};
   kernels.launch(algorithm, launch.rank->rank(), launch.calls, launch.rank->kernel_count(algorithm),
-                 {.counter = streams_.events().counter(), .value = counted_},
-                 [&](const KernelLaunch& kernel) { native.add_launch(kernel, note); });
+                 {.counter = streams_.events().counter(), .value = counted_}, [&](const KernelLaunch& kernel) {
+                   native.add_launch(kernel, note);
+                   has_next_ = true;
+                 });
   launch.count = ++counted_;
   unlaunched_.push_back(launched);
   last_unlaunched_ = {queue.timeline().issued(), native.timeline().issued()};
 }
 
 // Only the last launch gets an event. Each other one completes when the kernel of the next one begins, which sets the
-// counter: an event for each would cost more than its kernel.
+// counter: an event for each would cost more than its kernel. So does the last one if the first kernels of a further
+// launch were given to the driver with it: those may wait for what waits for this one.
 void CommunicationStream::note_launched() noexcept {
   if (unlaunched_.empty()) return;
   std::vector<Launch> launches = std::exchange(unlaunched_, std::exchange(noted_, {}));
@@ -152,7 +159,8 @@ void CommunicationStream::note_launched() noexcept {
     queue.mark(last_unlaunched_.issued, last_unlaunched_.issued_on_native, end);
     const bool all_count = std::ranges::all_of(launches, succeeded);
     for (const Launch& launch : launches)
-      launch->event = all_count && launch != launches.back() ? events.make_counted(end, launch->count) : end;
+      launch->event =
+          all_count && (has_next_ || launch != launches.back()) ? events.make_counted(end, launch->count) : end;
     for (std::span<const Launch> left(launches); !left.empty();) {
       const auto other = std::ranges::find_if(
           left, [&](const Launch& launch) { return launch->rank != left.front()->rank || !succeeded(launch); });

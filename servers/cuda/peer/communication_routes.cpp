@@ -8,6 +8,11 @@
 namespace cox::detail {
 namespace {
 
+std::string size_name(std::size_t bytes) {
+  constexpr std::size_t mebibyte = std::size_t{1} << 20U;
+  return bytes % mebibyte == 0 ? std::to_string(bytes / mebibyte) + " MiB" : std::to_string(bytes >> 10U) + " KiB";
+}
+
 CudaRoute transfer_way(const CommunicationFacts& facts, std::size_t a, std::size_t b) {
   CudaRoute route{.what = "transfers between " + facts.devices[a] + " and " + facts.devices[b], .route = {}, .why = {}};
   const CudaPeerFacts& there = facts.peers[a][b];
@@ -43,12 +48,11 @@ std::vector<CudaRoute> communication_routes(const CommunicationFacts& facts) {
     return ways;
   }
   const auto why_not = why_not_in_peer_memory(facts);
-  const std::string one_shot = std::to_string(PeerKernels::max_one_shot_bytes >> 10U) + " KiB";
-  const std::string two_shots = std::to_string(PeerKernels::max_two_shots_bytes >> 20U) + " MiB";
-  const std::string in_one = "all_reduce up to " + one_shot;
-  const std::string in_two = "all_reduce up to " + two_shots + ", or of a group of at most that size in total";
-  const std::string in_blocks = "all_gather and reduce_scatter up to " + two_shots + " in total, broadcast up to " +
-                                std::to_string(PeerKernels::max_broadcast_bytes >> 20U) + " MiB";
+  const PeerKernelLimits& limits = peer_kernel_limits(facts.devices.size());
+  const std::string small =
+      "all_reduce up to " + size_name(limits.all_reduce) + ", or of a group of at most that size in total";
+  const std::string blocks = "all_gather and reduce_scatter up to " + size_name(limits.blocks) +
+                             " in total, broadcast up to " + size_name(limits.broadcast);
   const std::string not_nccls = "reductions of 16-bit integers, means of integers";
   if (facts.reproducible) {
     const std::string why = "collectives.reproducible is true, and NCCL does not reduce in the order of ranks";
@@ -58,15 +62,11 @@ std::vector<CudaRoute> communication_routes(const CommunicationFacts& facts) {
   }
   if (why_not) {
     ways.push_back({not_nccls, "refused", "NCCL does not support them, or not exactly, and " + *why_not});
-    ways.push_back({in_two, facts.nccl, *why_not});
+    ways.push_back({small, facts.nccl, *why_not});
   } else {
     ways.push_back({not_nccls, "kernels in peer memory, at any size", "NCCL does not support them, or not exactly"});
-    ways.push_back({in_one, "one-shot kernel in peer memory",
-                    "all GPUs can access each other's memory: one synchronization is faster than NCCL"});
-    ways.push_back({in_two, "two-shot kernel in peer memory",
-                    "all GPUs can access each other's memory: two synchronizations are faster than NCCL"});
-    ways.push_back({in_blocks, "kernel in peer memory",
-                    "all GPUs can access each other's memory: faster than NCCL at these sizes"});
+    ways.push_back({small, "kernel in peer memory", "all GPUs can access each other's memory: faster than NCCL"});
+    ways.push_back({blocks, "kernel in peer memory", "all GPUs can access each other's memory: faster than NCCL"});
   }
   ways.push_back({"all other collectives, types and sizes", facts.nccl, "kernels in peer memory are not faster"});
   return ways;

@@ -28,19 +28,13 @@ namespace {
 
 constexpr std::size_t most_ranks = PeerKernels::max_ranks;
 
-// Layout of a rank's memory: lines of even and odd epochs, flags of two barriers, inputs, results.
-constexpr std::size_t lines_of_rank = PeerKernels::max_one_shot_bytes / one_shot_unit * one_shot_line;
-constexpr std::size_t lines_of_epoch = most_ranks * lines_of_rank;
-constexpr std::size_t flags_at = 2 * lines_of_epoch;
-constexpr std::size_t flags_size = std::size_t{2} * peer_kernel_blocks * most_ranks * sizeof(std::uint32_t);
-constexpr std::size_t inputs_at = (flags_at + flags_size + 4095) / 4096 * 4096;
-// Shares consist of whole units: the last one may extend past the data.
-constexpr std::size_t results_at = inputs_at + PeerKernels::max_two_shots_bytes + most_ranks * two_shot_unit;
-constexpr std::size_t results_size = PeerKernels::max_two_shots_bytes + most_ranks * two_shot_unit;
-constexpr std::size_t granule = CudaStorage::granule;
-constexpr std::size_t memory_size = (results_at + results_size + granule - 1) / granule * granule;
+constexpr std::size_t rounded_up(std::size_t bytes, std::size_t to) noexcept { return (bytes + to - 1) / to * to; }
+constexpr std::size_t units_in(std::size_t bytes) noexcept { return (bytes + flags_unit - 1) / flags_unit; }
 
-constexpr std::size_t two_shot_units(std::size_t bytes) noexcept { return (bytes + two_shot_unit - 1) / two_shot_unit; }
+constexpr std::size_t lines_of_rank = most_by_lines / line_unit * line_size;
+constexpr std::size_t flags_size = std::size_t{2} * peer_kernel_blocks * most_ranks * sizeof(std::uint32_t);
+// Of all ranks, whose data consists of whole units: the last unit of each may extend past the data.
+constexpr std::size_t data_size = rounded_up(most_before_flags + most_ranks * flags_unit, 256);
 
 /// Layout of struct Whole in the kernels.
 struct Whole {
@@ -58,7 +52,7 @@ struct Pieces {
   std::array<void*, peer_kernel_pieces> out{};
 
   void add(const void* source, void* destination, std::size_t size) noexcept {
-    first[count + 1] = first[count] + static_cast<std::uint32_t>(two_shot_units(size));
+    first[count + 1] = first[count] + static_cast<std::uint32_t>(units_in(size));
     bytes[count] = static_cast<std::uint32_t>(size);
     in[count] = source;
     out[count] = destination;
@@ -68,7 +62,7 @@ struct Pieces {
 static_assert(sizeof(Pieces) + 4 * sizeof(std::array<CUdeviceptr, most_ranks>) <= 4096, "of a kernel's arguments");
 
 /// The number (epoch) of an algorithm's next kernel. When it wraps around, 0 is skipped, since memory that no kernel
-/// has written yet contains 0. 1 is skipped as well, so that the lines of even and odd epochs keep alternating.
+/// has written yet contains 0. 1 is skipped as well, so that the memory of even and odd epochs keeps alternating.
 std::uint32_t next_epoch(std::uint32_t& launched) noexcept {
   if (++launched == 0) launched = 2;
   return launched;
@@ -90,38 +84,46 @@ bool is_float(ElementType type) noexcept {
   }
 }
 
-unsigned blocks_for(std::size_t units) noexcept {
-  return static_cast<unsigned>(
-      std::clamp<std::size_t>((units + peer_kernel_threads - 1) / peer_kernel_threads, 1, peer_kernel_blocks));
-}
-
 bool is_all_reduce(const CollectiveRequest& request) noexcept {
   return request.operation == CollectiveOperation::AllReduce;
 }
 
 /// Whether a single operation is one of small blocks: all_gather, reduce_scatter or broadcast.
-bool is_of_small_blocks(const CollectiveRequest& request, std::size_t world_size) noexcept {
+bool is_of_small_blocks(const CollectiveRequest& request, std::size_t world_size, const PeerKernelLimits& limits) {
   const std::size_t bytes = size_of(request);
   if (bytes == 0) return false;
   switch (request.operation) {
-    case CollectiveOperation::AllGather: return bytes <= PeerKernels::max_two_shots_bytes / world_size;
+    case CollectiveOperation::AllGather: return bytes <= limits.blocks / world_size;
     case CollectiveOperation::ReduceScatter:
-      return has_peer_kernels(request.element_type) && bytes <= PeerKernels::max_two_shots_bytes / world_size;
-    case CollectiveOperation::Broadcast: return bytes <= PeerKernels::max_broadcast_bytes;
+      return has_peer_kernels(request.element_type) && bytes <= limits.blocks / world_size;
+    case CollectiveOperation::Broadcast: return bytes <= limits.broadcast;
     default: return false;
   }
 }
 
-/// Requests that one two-shot kernel does: all_reduces of one type and operation, which are small together.
+/// Whether a single operation, which is small, is done by lines.
+bool is_by_lines(const CollectiveRequest& request, const PeerKernelLimits& limits) noexcept {
+  const std::size_t bytes = size_of(request);
+  switch (request.operation) {
+    case CollectiveOperation::AllReduce: return bytes <= limits.lines;
+    case CollectiveOperation::AllGather:
+    case CollectiveOperation::ReduceScatter: return bytes <= limits.block_lines;
+    case CollectiveOperation::Broadcast: return bytes <= limits.broadcast_lines;
+    default: return false;
+  }
+}
+
+/// Requests that one kernel does: all_reduces of one type and operation, which are small together.
 class SmallTogether {
  public:
+  explicit SmallTogether(const PeerKernelLimits& limits) noexcept : most_(limits.all_reduce) {}
+
   /// Adds the next request. Returns false, and does not add it, if the kernel does not do it as well.
   bool add(const CollectiveRequest& request) noexcept {
     const std::size_t size = size_of(request);
-    if (count_ == peer_kernel_pieces || !is_all_reduce(request) || size > PeerKernels::max_two_shots_bytes)
-      return false;
-    const std::size_t bytes = bytes_ + two_shot_units(size) * two_shot_unit;  // each begins at a whole unit
-    if (bytes > PeerKernels::max_two_shots_bytes) return false;
+    if (count_ == peer_kernel_pieces || !is_all_reduce(request) || size > most_) return false;
+    const std::size_t bytes = bytes_ + units_in(size) * flags_unit;  // each begins at a whole unit
+    if (bytes > most_) return false;
     if (count_ != 0 &&
         (request.element_type != first_.element_type || request.reduce_operation != first_.reduce_operation))
       return false;
@@ -138,6 +140,7 @@ class SmallTogether {
     ElementType element_type;
     ReduceOperation reduce_operation;
   };
+  const std::size_t most_;
   Kind first_{};
   std::size_t count_ = 0;
   std::size_t bytes_ = 0;
@@ -201,21 +204,27 @@ bool PeerKernels::is_needed(const CollectiveRequest& request, bool is_reproducib
 
 CollectiveAlgorithm PeerKernels::algorithm_of(const CollectiveRequests& requests, std::size_t world_size,
                                               bool is_reproducible) noexcept {
+  return algorithm_of(requests, world_size, is_reproducible, peer_kernel_limits(world_size));
+}
+
+CollectiveAlgorithm PeerKernels::algorithm_of(const CollectiveRequests& requests, std::size_t world_size,
+                                              bool is_reproducible, const PeerKernelLimits& limits) noexcept {
   if (world_size > max_ranks) return CollectiveAlgorithm::Nccl;
-  if (requests.size() == 1 && is_of_small_blocks(requests.front(), world_size)) return CollectiveAlgorithm::TwoShots;
+  const CollectiveRequest& first = requests.front();
+  const bool is_single = requests.size() == 1;
+  const CollectiveAlgorithm small =
+      is_single && is_by_lines(first, limits) ? CollectiveAlgorithm::PeerLines : CollectiveAlgorithm::PeerFlags;
+  if (is_single && is_of_small_blocks(first, world_size, limits)) return small;
   const auto has_kernels = [](const CollectiveRequest& request) {
     return facts_of(request.operation).reduces && has_peer_kernels(request.element_type);
   };
   if (!std::ranges::all_of(requests, has_kernels)) return CollectiveAlgorithm::Nccl;
-  if (requests.size() == 1 && is_all_reduce(requests.front()) && size_of(requests.front()) <= max_one_shot_bytes)
-    return size_of(requests.front()) == 0 ? CollectiveAlgorithm::Nccl : CollectiveAlgorithm::OneShot;
-  SmallTogether together;
-  if (std::ranges::all_of(requests, [&](const CollectiveRequest& each) { return together.add(each); }) &&
-      together.has_data())
-    return CollectiveAlgorithm::TwoShots;
+  SmallTogether together(limits);
+  if (std::ranges::all_of(requests, [&](const CollectiveRequest& each) { return together.add(each); }))
+    return together.has_data() ? small : CollectiveAlgorithm::Nccl;
   const bool needed =
       std::ranges::any_of(requests, [&](const CollectiveRequest& each) { return is_needed(each, is_reproducible); });
-  return needed ? CollectiveAlgorithm::TwoShots : CollectiveAlgorithm::Nccl;
+  return needed ? CollectiveAlgorithm::PeerFlags : CollectiveAlgorithm::Nccl;
 }
 
 PeerKernelCode PeerKernels::code_of(const CollectiveRequest& request) noexcept {
@@ -237,26 +246,40 @@ std::shared_ptr<PeerKernels> PeerKernels::make(const CommunicationId& devices,
   }
 }
 
-PeerKernels::Rank::Rank(const std::shared_ptr<CudaContext>& context)
-    : storage(context), base(storage.reserve(memory_size)) {
-  if (storage.map(base, memory_size)) return;
-  storage.release(base, memory_size);
+PeerKernels::Layout::Layout(std::size_t ranks) noexcept
+    : lines_of_epoch(ranks * lines_of_rank),
+      flags(2 * lines_of_epoch),
+      inputs(rounded_up(flags + flags_size, 4096)),
+      results(inputs + 2 * data_size),
+      size(rounded_up(results + (ranks > 2 ? data_size : 0), CudaStorage::granule)) {}
+
+PeerKernels::Rank::Rank(const std::shared_ptr<CudaContext>& context, std::size_t bytes)
+    : storage(context), size(bytes), base(storage.reserve(bytes)) {
+  if (storage.map(base, size)) return;
+  storage.release(base, size);
   throw std::bad_alloc();
 }
 
 PeerKernels::Rank::~Rank() {
-  storage.unmap(base, memory_size);
-  storage.release(base, memory_size);
+  storage.unmap(base, size);
+  storage.release(base, size);
 }
 
 PeerKernels::PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts)
-    : devices_(devices.begin(), devices.end()), contexts_(std::move(contexts)) {
+    : PeerKernels(devices, std::move(contexts), peer_kernel_limits(devices.size())) {}
+
+PeerKernels::PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts,
+                         const PeerKernelLimits& limits)
+    : devices_(devices.begin(), devices.end()),
+      contexts_(std::move(contexts)),
+      limits_(limits),
+      layout_(contexts_.size()) {
   for (const auto& context : contexts_) {
     const CurrentContext current(*context);
-    ranks_.push_back(std::make_unique<Rank>(context));
+    ranks_.push_back(std::make_unique<Rank>(context, layout_.size));
     // Epochs begin with 1, so the memory must contain 0. It never contains data of another process, but may contain old
     // data of this one.
-    COX_CUDA_TRY(memory_set(ranks_.back()->base, 0, memory_size / sizeof(std::uint32_t)));
+    COX_CUDA_TRY(memory_set(ranks_.back()->base, 0, layout_.size / sizeof(std::uint32_t)));
     COX_CUDA_TRY(stream_synchronize(nullptr));
   }
   const CurrentContext current(*contexts_.front());
@@ -352,113 +375,146 @@ std::exception_ptr PeerKernels::load(Kernels& into, const PeerKernelCode& code, 
 
 void PeerKernels::load(Kernels& into, const PeerKernelCode& code, const Image& image, std::size_t rank) const {
   const DeviceId device = devices_[rank];
-  const auto add = [&](std::vector<CUfunction>& functions, std::string name) {
-    into.kept.push_back(CudaKernel::from_image(std::move(name), CubeDim::of_1d(peer_kernel_threads), image));
+  for (const PeerKernel kernel : peer_kernels_of(code, ranks_.size())) {
+    into.kept.push_back(
+        CudaKernel::from_image(peer_kernel_name(kernel, code), CubeDim::of_1d(peer_kernel_threads), image));
     into.kept.back().prepare(device);
-    functions.push_back(
+    into.functions[static_cast<std::size_t>(kernel)].push_back(
         into.kept.back().require_loaded({device, StreamId::current()}, std::source_location::current()).function);
-  };
-  if (!code.reduces) {
-    add(into.all_gathers, "cox_all_gather");
-    add(into.broadcasts, "cox_broadcast");
-    return;
   }
-  const auto named = [&](std::string_view kernel) { return peer_kernel_name(kernel, code.type, code.operation); };
-  add(into.one_shots, named("cox_one_shot"));
-  add(into.two_shots, named("cox_two_shot"));
-  add(into.two_shot_groups, named("cox_two_shot_group"));
-  add(into.reduce_scatters, named("cox_reduce_scatter"));
 }
 
-// `data`: the kernel's first argument.
-template <class Data>
-void PeerKernels::launch_two_shots(CUfunction function, std::size_t rank, const Data& data, std::size_t units,
-                                   std::uint32_t epoch, const Count& count, const Launch& launch) const {
-  launch_kernel(launch, function, blocks_for((units + ranks_.size() - 1) / ranks_.size()), data, all_at(flags_at),
-                all_at(inputs_at), all_at(results_at), static_cast<std::uint32_t>(rank), epoch,
-                static_cast<const void*>(abort_flag_.get()), count);
+struct PeerKernels::Part {
+  const PeerKernels& of;
+  std::size_t rank;
+  std::uint32_t& launched;
+  const Count& count;
+  const Launch& launch;
+
+  /// One small operation, by lines.
+  void by_lines(const NcclCall& call) const;
+  /// all_gather, reduce_scatter or broadcast, by flags.
+  void blocks(const NcclCall& call) const;
+  /// An all_reduce, or a reduce, of any size. The data is split into pieces that fit into the peer memory.
+  void whole(const NcclCall& call) const;
+  /// An all_reduce of `data`, the first argument of both kernels, which has so many units.
+  template <class Data>
+  void reduce(PeerKernel one_shot, PeerKernel two_shots, const CollectiveRequest& request, const Data& data,
+              std::size_t units) const;
+
+ private:
+  /// What follows an operation's own arguments.
+  struct Epoch {
+    std::uint32_t number;
+    Peers flags;
+    Peers inputs;
+  };
+  [[nodiscard]] CUfunction function(PeerKernel kernel, const CollectiveRequest& request) const {
+    return of.find(request)->functions[static_cast<std::size_t>(kernel)][rank];
+  }
+  [[nodiscard]] Epoch next() const noexcept {
+    const std::uint32_t number = next_epoch(launched);
+    return {number, of.all_at(of.layout_.flags), of.all_at(of.layout_.inputs + number % 2 * data_size)};
+  }
+  [[nodiscard]] std::uint32_t own() const noexcept { return static_cast<std::uint32_t>(rank); }
+  [[nodiscard]] const void* given_up() const noexcept { return of.abort_flag_.get(); }
+};
+
+unsigned PeerKernels::blocks_for(std::size_t units) const noexcept {
+  return static_cast<unsigned>(std::clamp<std::size_t>((units + peer_kernel_threads - 1) / peer_kernel_threads, 1,
+                                                       std::min(limits_.thread_blocks, peer_kernel_blocks)));
 }
 
 void PeerKernels::launch(CollectiveAlgorithm algorithm, std::size_t rank, const NcclCalls& calls,
                          std::uint32_t& launched, const Count& count, const Launch& launch) const {
+  const Part part{*this, rank, launched, count, launch};
   const NcclCall& first = calls.front();
-  if (algorithm == CollectiveAlgorithm::OneShot)
-    return launch_one_shot(find(first.request)->one_shots[rank], rank, first, next_epoch(launched), count, launch);
-  if (calls.size() == 1 && is_of_small_blocks(first.request, ranks_.size()))
-    return launch_blocks(rank, first, next_epoch(launched), count, launch);
+  if (algorithm == CollectiveAlgorithm::PeerLines) return part.by_lines(first);
+  if (calls.size() == 1 && is_of_small_blocks(first.request, ranks_.size(), limits_)) return part.blocks(first);
   for (std::size_t at = 0; at < calls.size();) {
-    SmallTogether together;
+    SmallTogether together(limits_);
     while (at + together.count() < calls.size() && together.add(calls[at + together.count()].request)) {
     }
     if (together.count() > 1) {
       const std::size_t end = at + together.count();
-      const CUfunction function = find(calls[at].request)->two_shot_groups[rank];
+      const CollectiveRequest& request = calls[at].request;
       Pieces data;
       for (; at < end; ++at) data.add(calls[at].source, calls[at].destination, size_of(calls[at].request));
-      if (!together.has_data()) continue;
-      launch_two_shots(function, rank, data, data.first[data.count], next_epoch(launched), count, launch);
+      if (together.has_data())
+        part.reduce(PeerKernel::OneShotGroup, PeerKernel::TwoShotGroup, request, data, data.first[data.count]);
       continue;
     }
     const NcclCall& call = calls[at++];
     if (call.request.operation == CollectiveOperation::ReduceScatter) {
-      NcclCall part = call;
-      part.request.operation = CollectiveOperation::Reduce;
-      for (part.request.root = 0; part.request.root < ranks_.size(); ++part.request.root) {
-        launch_whole(rank, part, launched, count, launch);
-        part.source = static_cast<const std::byte*>(part.source) + size_of(call.request);
+      NcclCall block = call;
+      block.request.operation = CollectiveOperation::Reduce;
+      for (block.request.root = 0; block.request.root < ranks_.size(); ++block.request.root) {
+        part.whole(block);
+        block.source = static_cast<const std::byte*>(block.source) + size_of(call.request);
       }
     } else {
-      launch_whole(rank, call, launched, count, launch);
+      part.whole(call);
     }
   }
 }
 
-// Splits the data into pieces that fit into the peer memory.
-void PeerKernels::launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, const Count& count,
-                               const Launch& launch) const {
+void PeerKernels::Part::by_lines(const NcclCall& call) const {
+  const CollectiveRequest& request = call.request;
+  const std::uint64_t bytes = size_of(request);
+  const std::uint32_t epoch = next_epoch(launched);
+  const Peers lines = of.all_at(epoch % 2 * of.layout_.lines_of_epoch);
+  const unsigned blocks = of.blocks_for((bytes + line_unit - 1) / line_unit);
+  const auto launch_it = [&](PeerKernel kernel, const auto&... root) {
+    launch_kernel(launch, function(kernel, request), blocks, call.source, call.destination, bytes, lines,
+                  std::uint64_t{lines_of_rank}, own(), root..., epoch, given_up(), count);
+  };
+  switch (request.operation) {
+    case CollectiveOperation::Broadcast:
+      return launch_it(PeerKernel::BroadcastLines, static_cast<std::uint32_t>(request.root));
+    case CollectiveOperation::AllGather: return launch_it(PeerKernel::AllGatherLines);
+    case CollectiveOperation::ReduceScatter: return launch_it(PeerKernel::ReduceScatterLines);
+    default: return launch_it(PeerKernel::OneShotLines);
+  }
+}
+
+void PeerKernels::Part::blocks(const NcclCall& call) const {
+  const CollectiveRequest& request = call.request;
+  const std::uint64_t bytes = size_of(request);
+  const Epoch epoch = next();
+  const auto launch_it = [&](PeerKernel kernel, const auto&... root) {
+    launch_kernel(launch, function(kernel, request), of.blocks_for(units_in(bytes)), call.source, call.destination,
+                  bytes, epoch.flags, epoch.inputs, own(), root..., epoch.number, given_up(), count);
+  };
+  switch (request.operation) {
+    case CollectiveOperation::Broadcast:
+      return launch_it(PeerKernel::Broadcast, static_cast<std::uint32_t>(request.root));
+    case CollectiveOperation::AllGather: return launch_it(PeerKernel::AllGather);
+    default: return launch_it(PeerKernel::ReduceScatter);
+  }
+}
+
+template <class Data>
+void PeerKernels::Part::reduce(PeerKernel one_shot, PeerKernel two_shots, const CollectiveRequest& request,
+                               const Data& data, std::size_t units) const {
+  const Epoch epoch = next();
+  const std::size_t ranks = of.ranks_.size();
+  if (ranks <= 2 || units * flags_unit <= of.limits_.one_shot)
+    return launch_kernel(launch, function(one_shot, request), of.blocks_for(units), data, epoch.flags, epoch.inputs,
+                         own(), epoch.number, given_up(), count);
+  launch_kernel(launch, function(two_shots, request), of.blocks_for((units + ranks - 1) / ranks), data, epoch.flags,
+                epoch.inputs, of.all_at(of.layout_.results), own(), epoch.number, given_up(), count);
+}
+
+void PeerKernels::Part::whole(const NcclCall& call) const {
   const CollectiveRequest& request = call.request;
   const bool gets = is_all_reduce(request) || request.root == rank;
   const auto* const source = static_cast<const std::byte*>(call.source);
   auto* const destination = gets ? static_cast<std::byte*>(call.destination) : nullptr;
-  const CUfunction function = find(request)->two_shots[rank];
   const std::size_t size = size_of(request);
-  for (std::size_t at = 0; at < size; at += max_two_shots_bytes) {
-    const Whole data{source + at, gets ? destination + at : nullptr, std::min(size - at, max_two_shots_bytes)};
-    launch_two_shots(function, rank, data, two_shot_units(data.bytes), next_epoch(launched), count, launch);
+  for (std::size_t at = 0; at < size; at += most_before_flags) {
+    const Whole data{source + at, gets ? destination + at : nullptr, std::min(size - at, most_before_flags)};
+    reduce(PeerKernel::OneShot, PeerKernel::TwoShot, request, data, units_in(data.bytes));
   }
-}
-
-void PeerKernels::launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
-                                  const Count& count, const Launch& launch) const {
-  const void* source = call.source;
-  void* destination = call.destination;
-  std::uint64_t bytes = size_of(call.request);
-  Peers lines = all_at(epoch % 2 * lines_of_epoch);
-  auto this_rank = static_cast<std::uint32_t>(rank);
-  std::uint64_t stride = lines_of_rank;
-  void* given_up = abort_flag_.get();
-  launch_kernel(launch, function, blocks_for((bytes + one_shot_unit - 1) / one_shot_unit), source, destination, bytes,
-                lines, this_rank, epoch, stride, given_up, count);
-}
-
-void PeerKernels::launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, const Count& count,
-                                const Launch& launch) const {
-  const Kernels& kernels = *find(call.request);
-  const void* source = call.source;
-  void* destination = call.destination;
-  std::uint64_t bytes = size_of(call.request);
-  Peers flags = all_at(flags_at);
-  Peers inputs = all_at(inputs_at);
-  auto this_rank = static_cast<std::uint32_t>(rank);
-  auto root = static_cast<std::uint32_t>(call.request.root);
-  void* given_up = abort_flag_.get();
-  const unsigned blocks = blocks_for(two_shot_units(bytes));
-  if (call.request.operation == CollectiveOperation::Broadcast)
-    return launch_kernel(launch, kernels.broadcasts[rank], blocks, source, destination, bytes, flags, inputs, this_rank,
-                         root, epoch, given_up, count);
-  const bool gathers = call.request.operation == CollectiveOperation::AllGather;
-  launch_kernel(launch, gathers ? kernels.all_gathers[rank] : kernels.reduce_scatters[rank], blocks, source,
-                destination, bytes, flags, inputs, this_rank, epoch, given_up, count);
 }
 
 PeerKernels::Peers PeerKernels::all_at(std::size_t offset) const noexcept {

@@ -10,6 +10,7 @@
 #include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
 #include <coxswain/servers/cuda/memory/cuda_storage.hpp>
+#include <coxswain/servers/cuda/peer/peer_kernel_limits.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
@@ -29,19 +30,12 @@
 namespace cox::detail {
 
 /// all_reduce, all_gather, reduce_scatter and broadcast of small data by our own kernels, which write into the memory
-/// of the other GPUs; an all_reduce may also be of a group of tensors that are small together. In a stream these
-/// kernels take about half of NCCL's time; waited for one at a time they are faster from about 1 MiB on (decision 6).
-/// They also do the reductions that NCCL does not do, or not in the order of ranks. One object serves the ranks of one
-/// communicator; its operations are launched in one order on all of them. Any thread.
+/// of the other GPUs; an all_reduce may also be of a group of tensors that are small together. Up to which sizes, says
+/// PeerKernelLimits. They also do the reductions that NCCL does not do, or not in the order of ranks. One object serves
+/// the ranks of one communicator; its operations are launched in one order on all of them. Any thread.
 class PeerKernels {
  public:
   static constexpr std::size_t max_ranks = 8;
-  /// Limits in bytes: of one shot (each rank writes its data to all ranks; the ranks synchronize once), and of two
-  /// shots (each rank reduces a share; they synchronize twice).
-  static constexpr std::size_t max_one_shot_bytes = std::size_t{64} << 10U;
-  static constexpr std::size_t max_two_shots_bytes = std::size_t{8} << 20U;
-  /// Limit in bytes of a broadcast: the root writes the data to each other rank.
-  static constexpr std::size_t max_broadcast_bytes = std::size_t{1} << 20U;
 
   /// Whether NCCL does not do the operation, or not exactly: reductions of 16-bit integers, and means of integers; if
   /// `is_reproducible` (Communicator), also reductions of floating-point elements. Such an operation is done here,
@@ -51,6 +45,8 @@ class PeerKernels {
   /// on all ranks.
   [[nodiscard]] static CollectiveAlgorithm algorithm_of(const CollectiveRequests& requests, std::size_t world_size,
                                                         bool is_reproducible) noexcept;
+  [[nodiscard]] static CollectiveAlgorithm algorithm_of(const CollectiveRequests& requests, std::size_t world_size,
+                                                        bool is_reproducible, const PeerKernelLimits& limits) noexcept;
 
   [[nodiscard]] static PeerKernelCode code_of(const CollectiveRequest& request) noexcept;
 
@@ -61,6 +57,9 @@ class PeerKernels {
   /// `devices` and `contexts`: by rank. Precondition: the devices have access to each other's memory. Ranks may share a
   /// device if the blocks of all these ranks can be resident on it at the same time. Throws CudaError, std::bad_alloc.
   PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts);
+  /// The same with other limits than peer_kernel_limits(), for measurements and tests.
+  PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts,
+              const PeerKernelLimits& limits);
   PeerKernels(const PeerKernels&) = delete;
   PeerKernels& operator=(const PeerKernels&) = delete;
   /// Precondition: all launched kernels have completed.
@@ -100,26 +99,35 @@ class PeerKernels {
   /// rank.
   using Peers = std::array<CUdeviceptr, max_ranks>;
   struct Kernels {
-    std::vector<CudaKernel> kept;  // keeps the functions below, which are by rank
-    std::vector<CUfunction> one_shots;
-    std::vector<CUfunction> two_shots;
-    std::vector<CUfunction> two_shot_groups;
-    std::vector<CUfunction> reduce_scatters;
-    std::vector<CUfunction> all_gathers;
-    std::vector<CUfunction> broadcasts;
-    bool usable = false;  // all kernels were loaded
+    std::vector<CudaKernel> kept;                                             // keeps the functions below
+    std::array<std::vector<CUfunction>, peer_kernel_names.size()> functions;  // by PeerKernel, then by rank
+    bool usable = false;                                                      // all kernels were loaded
+  };
+  /// Offsets in a rank's memory: lines of even and odd epochs, flags of two meetings, data before flags of even and odd
+  /// epochs, results of two shots.
+  struct Layout {
+    explicit Layout(std::size_t ranks) noexcept;
+
+    std::size_t lines_of_epoch;
+    std::size_t flags;
+    std::size_t inputs;
+    std::size_t results;
+    std::size_t size;
   };
   /// The memory of a rank, accessible to all ranks.
   struct Rank {
     /// Throws CudaError, std::bad_alloc.
-    explicit Rank(const std::shared_ptr<CudaContext>& context);
+    Rank(const std::shared_ptr<CudaContext>& context, std::size_t bytes);
     Rank(const Rank&) = delete;
     Rank& operator=(const Rank&) = delete;
     ~Rank();
 
     CudaStorage storage;
+    const std::size_t size;
     const CUdeviceptr base;
   };
+  /// Launches the kernels of a rank's part.
+  struct Part;
 
   using Image = std::vector<std::byte>;
   /// The image that nvcc compiled when the library was built, for each rank; empty if there is none that all devices
@@ -133,15 +141,7 @@ class PeerKernels {
                                         const std::function<std::shared_ptr<void>()>& quiesce) const;
   /// Loads the image on the rank's device, and adds its functions to `into`. Throws LaunchError, CudaError.
   void load(Kernels& into, const PeerKernelCode& code, const Image& image, std::size_t rank) const;
-  void launch_whole(std::size_t rank, const NcclCall& call, std::uint32_t& launched, const Count& count,
-                    const Launch& launch) const;
-  void launch_one_shot(CUfunction function, std::size_t rank, const NcclCall& call, std::uint32_t epoch,
-                       const Count& count, const Launch& launch) const;
-  template <class Data>
-  void launch_two_shots(CUfunction function, std::size_t rank, const Data& data, std::size_t units, std::uint32_t epoch,
-                        const Count& count, const Launch& launch) const;
-  void launch_blocks(std::size_t rank, const NcclCall& call, std::uint32_t epoch, const Count& count,
-                     const Launch& launch) const;
+  [[nodiscard]] unsigned blocks_for(std::size_t units) const noexcept;
   [[nodiscard]] Peers all_at(std::size_t offset) const noexcept;
   static constexpr std::size_t reductions = reduce_operation_names.size() * element_types.size();
   [[nodiscard]] static std::size_t index_of(const CollectiveRequest& request) noexcept {
@@ -155,6 +155,8 @@ class PeerKernels {
 
   const std::vector<DeviceId> devices_;
   const std::vector<std::shared_ptr<CudaContext>> contexts_;
+  const PeerKernelLimits limits_;
+  const Layout layout_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   DriverHostMemory abort_flag_;  // a word of page-locked memory that all devices can read
   std::mutex mutex_;

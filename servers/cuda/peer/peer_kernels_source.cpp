@@ -48,29 +48,29 @@ std::string_view code_of(ReduceOperation operation) {
   return "";
 }
 
-// How ranks synchronize. One shot: every rank writes its data to every other rank, in lines of 16 bytes. Each half of a
-// line has four bytes of data next to the operation's epoch and is written at once, so a matching epoch means that the
-// data has arrived. Two shots: every rank writes to each other rank the share that the other one reduces. It then
-// reduces its own share and writes the result to all ranks, and each rank copies the results that arrive to their
-// destination. Blocks of the same number synchronize twice, by flags: they access the same locations.
+// How ranks learn that data has arrived. By lines (NCCL's LL protocol): a line of 16 bytes consists of two halves, each
+// with four bytes of data next to the operation's epoch. A half is written at once, so a matching epoch means that the
+// data is there: one way over the link, and twice the bytes. By flags: blocks of the same number, which access the same
+// locations, write their data, then their epoch as a flag, and wait for the flags of the others.
 //
-// reduce_scatter (a block of each rank for each other rank), all_gather and broadcast (a block of one rank for all) do
-// the first half of two shots: the blocks are written to the inputs of the other ranks, and reduced or copied from
-// there.
+// One shot: every rank writes its data to every other rank, and each reduces all of it. Two shots: every rank writes to
+// each other rank the share that the other one reduces. It then reduces its own share and writes the result to all
+// ranks, and each rank copies the results that arrive to their destination. reduce_scatter, all_gather and broadcast
+// write a block for each rank, or one for all.
 //
-// Memory is read before it is written again. One shot: memory is written again two operations later, since even and odd
-// epochs have separate memory. A rank that is two operations ahead has received the data of the operation in between
-// from all other ranks. Two shots, inputs: a rank returns only when all others have reduced. Two shots, results: they
-// are written when all others have begun the operation, and so have completed the one before.
+// Memory is read before it is written again, because each kernel waits for something from every other rank. So when a
+// kernel has ended, all other ranks have begun theirs, and have completed the one before. Kernels of even and odd
+// epochs have separate memory for lines, and for what is written before flags: it is written again two kernels later,
+// when the kernel that reads it has completed on all ranks. Results of two shots are written when all others have begun
+// the operation.
 //
-// All ranks combine in the order of ranks, so that the bits are the same everywhere. Data next to an epoch is the idea
-// of NCCL's LL protocol; one and two shots are known from the custom all-reduce kernels of inference engines.
+// All ranks combine in the order of ranks, so that the bits are the same everywhere. One and two shots are known from
+// the custom all-reduce kernels of inference engines.
 constexpr std::string_view common = R"cuda(
 using u32 = unsigned;
 using u64 = unsigned long long;
 
 struct Peers { char* at[RANKS]; };
-struct Line { u32 data[2]; };
 
 #if REDUCES
 __device__ inline float half_to_float(unsigned short x) {
@@ -151,6 +151,38 @@ struct Unit {
     for (int e = 0; e < lanes; ++e)
       if (at + (e + 1) * sizeof(Element) <= bytes) reinterpret_cast<Element*>(data + at)[e] = element[e];
   }
+
+  // In memory of PeerKernels: whole units, aligned.
+  __device__ void load_whole(const char* data, u64 i) {
+    static_assert(BYTES == 16);
+    const uint4 v = reinterpret_cast<const uint4*>(data)[i];
+    word[0] = v.x, word[1] = v.y, word[2] = v.z, word[3] = v.w;
+  }
+  __device__ void store_whole(char* data, u64 i) const {
+    static_assert(BYTES == 16);
+    reinterpret_cast<uint4*>(data)[i] = make_uint4(word[0], word[1], word[2], word[3]);
+  }
+
+  // As a line with the operation's epoch.
+  __device__ void send(char* line, u32 epoch) const {
+    static_assert(BYTES == 8);
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(line), "r"(word[0]), "r"(epoch), "r"(word[1])
+                 : "memory");
+  }
+  // Waits for the line. False: given up.
+  template <class Patience>
+  __device__ bool receive(const char* line, u32 epoch, Patience& patience) {
+    static_assert(BYTES == 8);
+    u32 first, second;
+    do {
+      asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(word[0]), "=r"(first), "=r"(word[1]), "=r"(second)
+                   : "l"(line)
+                   : "memory");
+      if (patience.over()) return false;
+    } while (first != epoch || second != epoch);
+    return true;
+  }
 };
 
 #if REDUCES
@@ -202,52 +234,145 @@ struct Patience {
   __device__ bool over() { return ++looks % 4096 == 0 && *given_up != 0; }
 };
 
-// Every unit is one thread's, of the same number wherever there are as many blocks.
-template <class Body>
-__device__ inline void each_unit(u64 units, const Body& body) {
-  for (u64 i = u64{blockIdx.x} * THREADS + threadIdx.x; i < units; i += u64{gridDim.x} * THREADS) body(i);
+// Every unit is one thread's, of the same number wherever there are as many blocks. A thread loads BATCH items before it
+// uses the first.
+template <int BATCH, class Item, class Load, class Use>
+__device__ inline void each_unit(u64 units, const Load& load, const Use& use) {
+  const u64 step = u64{gridDim.x} * THREADS;
+  for (u64 i = u64{blockIdx.x} * THREADS + threadIdx.x; i < units; i += BATCH * step) {
+    Item item[BATCH];
+#pragma unroll
+    for (int b = 0; b < BATCH; ++b)
+      if (i + b * step < units) load(item[b], i + b * step);
+#pragma unroll
+    for (int b = 0; b < BATCH; ++b)
+      if (i + b * step < units) use(item[b], i + b * step);
+  }
 }
+struct OfRanks { Unit<16> unit[RANKS]; };
+constexpr int batch = 4;
+constexpr int batch_of_ranks = RANKS < 8 ? 8 / RANKS : 1;
 __device__ inline u64 units_in(u64 bytes) { return (bytes + 15) / 16; }
+__device__ inline u64 short_units_in(u64 bytes) { return (bytes + 7) / 8; }
+
+// Where a rank finds the lines from another one.
+struct Lines {
+  const Peers& peers;
+  u64 stride;
+  __device__ char* line(u32 to, u32 from, u64 i) const { return peers.at[to] + from * stride + i * 16; }
+};
+
+template <class Body>
+__device__ inline void each_short_unit(u64 units, const Body& body) {
+  for (u64 i = u64{blockIdx.x} * THREADS + threadIdx.x; i < units; i += u64{gridDim.x} * THREADS)
+    if (!body(i)) return;
+}
+// Calls body(r, k) for each other rank r. Not all ranks begin with the same one. `k`, from 1 on, is a constant of the
+// compiler, so that what it indexes can be in registers.
+template <class Body>
+__device__ inline void each_other(u32 rank, const Body& body) {
+#pragma unroll
+  for (u32 k = 1; k < RANKS; ++k) body((rank + k) % RANKS, k);
+}
 
 #if REDUCES
-extern "C" __global__ void __launch_bounds__(THREADS)
-NAMED(cox_one_shot)(const char* in, char* out, u64 bytes, const __grid_constant__ Peers peers, u32 rank, u32 epoch,
-                    u64 rank_stride, const volatile u32* given_up, const Count count) {
-  count.set();
-  const u64 units = (bytes + 7) / 8;
-  Patience patience{given_up};
-  for (u64 i = u64{blockIdx.x} * THREADS + threadIdx.x; i < units; i += u64{gridDim.x} * THREADS) {
-    Unit<8> own;
-    own.load(in, bytes, i);
+// The sum of `own` and of the lines of the other ranks. False: given up.
+__device__ inline bool sum_of_lines(Unit<8>& result, const Unit<8>& own, const Lines& lines, u32 rank, u64 i, u32 epoch,
+                                    Patience& patience) {
+  Sum<8> sum;
 #pragma unroll
-    for (u32 r = 0; r < RANKS; ++r)
-      if (r != rank)
-        asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(peers.at[r] + rank * rank_stride + i * 16),
-                     "r"(own.word[0]), "r"(epoch), "r"(own.word[1])
-                     : "memory");
-    Sum<8> sum;
-#pragma unroll
-    for (u32 r = 0; r < RANKS; ++r) {
-      Unit<8> unit = own;
-      if (r != rank) {
-        const char* const line = peers.at[rank] + r * rank_stride + i * 16;
-        u32 first, second;
-        do {
-          asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                       : "=r"(unit.word[0]), "=r"(first), "=r"(unit.word[1]), "=r"(second)
-                       : "l"(line)
-                       : "memory");
-          if (patience.over()) return;
-        } while (first != epoch || second != epoch);
-      }
-      if (r == 0) sum.first(unit); else sum.next(unit);
-    }
-    sum.result().store(out, bytes, i);
+  for (u32 r = 0; r < RANKS; ++r) {
+    Unit<8> unit = own;
+    if (r != rank && !unit.receive(lines.line(rank, r, i), epoch, patience)) return false;
+    if (r == 0) sum.first(unit); else sum.next(unit);
   }
+  result = sum.result();
+  return true;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+NAMED(cox_one_shot_lines)(const char* in, char* out, u64 bytes, const __grid_constant__ Peers peers, u64 stride,
+                          u32 rank, u32 epoch, const volatile u32* given_up, const Count count) {
+  count.set();
+  const Lines lines{peers, stride};
+  Patience patience{given_up};
+  each_short_unit(short_units_in(bytes), [&](u64 i) {
+    Unit<8> unit;
+    unit.load(in, bytes, i);
+    each_other(rank, [&](u32 r, u32) { unit.send(lines.line(r, rank, i), epoch); });
+    if (!sum_of_lines(unit, unit, lines, rank, i, epoch, patience)) return false;
+    unit.store(out, bytes, i);
+    return true;
+  });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+NAMED(cox_reduce_scatter_lines)(const char* in, char* out, u64 bytes, const __grid_constant__ Peers peers, u64 stride,
+                                u32 rank, u32 epoch, const volatile u32* given_up, const Count count) {
+  count.set();
+  const Lines lines{peers, stride};
+  Patience patience{given_up};
+  each_short_unit(short_units_in(bytes), [&](u64 i) {
+    Unit<8> unit;
+    each_other(rank, [&](u32 r, u32) {
+      unit.load(in + r * bytes, bytes, i);
+      unit.send(lines.line(r, rank, i), epoch);
+    });
+    unit.load(in + rank * bytes, bytes, i);
+    if (!sum_of_lines(unit, unit, lines, rank, i, epoch, patience)) return false;
+    unit.store(out, bytes, i);
+    return true;
+  });
+}
+#else
+extern "C" __global__ void __launch_bounds__(THREADS)
+cox_all_gather_lines(const char* in, char* out, u64 bytes, const __grid_constant__ Peers peers, u64 stride, u32 rank,
+                     u32 epoch, const volatile u32* given_up, const Count count) {
+  count.set();
+  const Lines lines{peers, stride};
+  Patience patience{given_up};
+  each_short_unit(short_units_in(bytes), [&](u64 i) {
+    Unit<8> unit;
+    unit.load(in, bytes, i);
+    each_other(rank, [&](u32 r, u32) { unit.send(lines.line(r, rank, i), epoch); });
+    if (in != out + rank * bytes) unit.store(out + rank * bytes, bytes, i);
+    bool received = true;
+    each_other(rank, [&](u32 r, u32) {
+      received = received && unit.receive(lines.line(rank, r, i), epoch, patience);
+      if (received) unit.store(out + r * bytes, bytes, i);
+    });
+    return received;
+  });
+}
+
+// Each rank writes its first line to all others, if only to show that it has begun.
+extern "C" __global__ void __launch_bounds__(THREADS)
+cox_broadcast_lines(const char* in, char* out, u64 bytes, const __grid_constant__ Peers peers, u64 stride, u32 rank,
+                    u32 root, u32 epoch, const volatile u32* given_up, const Count count) {
+  count.set();
+  const Lines lines{peers, stride};
+  Patience patience{given_up};
+  each_short_unit(short_units_in(bytes), [&](u64 i) {
+    Unit<8> unit{};
+    if (rank == root) unit.load(in, bytes, i);
+    if (rank == root || i == 0) each_other(rank, [&](u32 r, u32) { unit.send(lines.line(r, rank, i), epoch); });
+    if (rank == root && in != out) unit.store(out, bytes, i);
+    bool received = true;
+    each_other(rank, [&](u32 r, u32) {
+      if (r == root || i == 0) received = received && unit.receive(lines.line(rank, r, i), epoch, patience);
+      if (r == root && received) unit.store(out, bytes, i);
+    });
+    return received;
+  });
 }
 #endif
 
-// Blocks of this number meet. False: given up.
+// The flag of a block that has arrived at this epoch, or already at the next one, which is not numbered 0.
+__device__ inline bool has_arrived(u32 found, u32 epoch) {
+  return found == epoch || found == (epoch + 1 == 0 ? 2 : epoch + 1);
+}
+
+// Blocks of this number wait for each other. False: given up.
 __device__ inline bool meet(const Peers& flags, u32 rank, u32 stage, u32 epoch, Patience& patience) {
   const u32 slot = (stage * BLOCKS + blockIdx.x) * RANKS;
   __syncthreads();
@@ -259,11 +384,23 @@ __device__ inline bool meet(const Peers& flags, u32 rank, u32 stage, u32 epoch, 
     u32 found;
     do {
       asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(found) : "l"(ours) : "memory");
-      if (found != epoch && patience.over()) met = false;
-    } while (found != epoch && met);
+      if (!has_arrived(found, epoch) && patience.over()) met = false;
+    } while (!has_arrived(found, epoch) && met);
   }
   return __syncthreads_and(met);
 }
+
+// What is written to a rank before flags: data of each other rank, one behind the other.
+struct Inputs {
+  const Peers& at;
+  u64 units;  // of each rank
+  __device__ void write(u32 to, u32 from, u64 i, const Unit<16>& unit) const {
+    unit.store_whole(at.at[to], (from < to ? from : from - 1) * units + i);
+  }
+  __device__ void read(u32 to, u32 from, u64 i, Unit<16>& unit) const {
+    unit.load_whole(at.at[to], (from < to ? from : from - 1) * units + i);
+  }
+};
 
 #if REDUCES
 // The data of one operation.
@@ -307,47 +444,87 @@ struct Pieces {
 };
 
 template <class Data>
-__device__ inline void two_shot(const Data& data, const Peers& flags, const Peers& inputs, const Peers& results,
+__device__ inline void one_shot(const Data& data, const Peers& flags, const Peers& peers, u32 rank, u32 epoch,
+                                const volatile u32* given_up) {
+  const Inputs inputs{peers, data.units()};
+  Patience patience{given_up};
+  each_unit<batch, Unit<16>>(
+      inputs.units, [&](Unit<16>& unit, u64 i) { data.load(unit, i); },
+      [&](const Unit<16>& unit, u64 i) { each_other(rank, [&](u32 r, u32) { inputs.write(r, rank, i, unit); }); });
+  if (!meet(flags, rank, 0, epoch, patience)) return;
+  each_unit<batch_of_ranks, OfRanks>(
+      inputs.units,
+      [&](OfRanks& of, u64 i) {
+#pragma unroll
+        for (u32 r = 0; r < RANKS; ++r)
+          if (r == rank) data.load(of.unit[r], i); else inputs.read(rank, r, i, of.unit[r]);
+      },
+      [&](const OfRanks& of, u64 i) { data.store(sum_of(of.unit), i); });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+NAMED(cox_one_shot)(const __grid_constant__ Whole data, const __grid_constant__ Peers flags,
+                    const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up,
+                    const Count count) {
+  count.set();
+  one_shot(data, flags, inputs, rank, epoch, given_up);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+NAMED(cox_one_shot_group)(const __grid_constant__ Pieces data, const __grid_constant__ Peers flags,
+                          const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up,
+                          const Count count) {
+  count.set();
+  one_shot(data, flags, inputs, rank, epoch, given_up);
+}
+
+#if RANKS > 2  // two ranks would write as much, and wait twice
+template <class Data>
+__device__ inline void two_shot(const Data& data, const Peers& flags, const Peers& peers, const Peers& results,
                                 u32 rank, u32 epoch, const volatile u32* given_up) {
   const u64 units = data.units();
-  const u64 share = (units + RANKS - 1) / RANKS;
+  const Inputs inputs{peers, (units + RANKS - 1) / RANKS};
+  const u64 share = inputs.units;
   Patience patience{given_up};
-  each_unit(share, [&](u64 j) {
-#pragma unroll
-    for (u32 k = 1; k < RANKS; ++k) {
-      const u32 s = (rank + k) % RANKS;  // not all to the same one first
-      const u64 i = s * share + j;
-      if (i >= units) continue;
-      Unit<16> unit;
-      data.load(unit, i);
-      unit.store(inputs.at[s], ~u64{0}, rank * share + j);
-    }
-  });
+  each_unit<batch_of_ranks, OfRanks>(
+      share,
+      [&](OfRanks& of, u64 j) {
+        each_other(rank, [&](u32 s, u32 k) {
+          if (s * share + j < units) data.load(of.unit[k], s * share + j);
+        });
+      },
+      [&](const OfRanks& of, u64 j) {
+        each_other(rank, [&](u32 s, u32 k) {
+          if (s * share + j < units) inputs.write(s, rank, j, of.unit[k]);
+        });
+      });
   if (!meet(flags, rank, 0, epoch, patience)) return;
-  each_unit(share, [&](u64 j) {
-    const u64 i = rank * share + j;
-    if (i >= units) return;
-    Unit<16> unit[RANKS];
+  const u64 first = rank * share;
+  each_unit<batch_of_ranks, OfRanks>(
+      first < units ? min(share, units - first) : 0,
+      [&](OfRanks& of, u64 j) {
 #pragma unroll
-    for (u32 r = 0; r < RANKS; ++r)
-      if (r == rank) data.load(unit[r], i); else unit[r].load(inputs.at[rank], ~u64{0}, r * share + j);
-    const Unit<16> result = sum_of(unit);
-    data.store(result, i);
-#pragma unroll
-    for (u32 r = 0; r < RANKS; ++r)
-      if (r != rank) result.store(results.at[r], ~u64{0}, i);
-  });
+        for (u32 r = 0; r < RANKS; ++r)
+          if (r == rank) data.load(of.unit[r], first + j); else inputs.read(rank, r, j, of.unit[r]);
+      },
+      [&](const OfRanks& of, u64 j) {
+        const Unit<16> result = sum_of(of.unit);
+        data.store(result, first + j);
+        each_other(rank, [&](u32 r, u32) { result.store_whole(results.at[r], first + j); });
+      });
   if (!meet(flags, rank, 1, epoch, patience)) return;
-  each_unit(share, [&](u64 j) {
-#pragma unroll
-    for (u32 k = 1; k < RANKS; ++k) {
-      const u64 i = (rank + k) % RANKS * share + j;
-      if (i >= units) continue;
-      Unit<16> unit;
-      unit.load(results.at[rank], ~u64{0}, i);
-      data.store(unit, i);
-    }
-  });
+  each_unit<batch_of_ranks, OfRanks>(
+      share,
+      [&](OfRanks& of, u64 j) {
+        each_other(rank, [&](u32 s, u32 k) {
+          if (s * share + j < units) of.unit[k].load_whole(results.at[rank], s * share + j);
+        });
+      },
+      [&](const OfRanks& of, u64 j) {
+        each_other(rank, [&](u32 s, u32 k) {
+          if (s * share + j < units) data.store(of.unit[k], s * share + j);
+        });
+      });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -365,65 +542,55 @@ NAMED(cox_two_shot_group)(const __grid_constant__ Pieces data, const __grid_cons
   count.set();
   two_shot(data, flags, inputs, results, rank, epoch, given_up);
 }
-
+#endif
 #endif
 
-// Where there is a block of `bytes` from each rank, or for each. They meet once when all have written, and once when all
-// have read.
+// Where there is a block of `bytes` from each rank, or for each.
 
 #if REDUCES
 extern "C" __global__ void __launch_bounds__(THREADS)
 NAMED(cox_reduce_scatter)(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
-                          const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up,
+                          const __grid_constant__ Peers peers, u32 rank, u32 epoch, const volatile u32* given_up,
                           const Count count) {
   count.set();
-  const u64 units = units_in(bytes);
+  const Inputs inputs{peers, units_in(bytes)};
   Patience patience{given_up};
-  each_unit(units, [&](u64 j) {
-#pragma unroll
-    for (u32 k = 1; k < RANKS; ++k) {
-      const u32 s = (rank + k) % RANKS;
-      Unit<16> unit;
-      unit.load(in + s * bytes, bytes, j);
-      unit.store(inputs.at[s], ~u64{0}, rank * units + j);
-    }
-  });
+  each_unit<batch_of_ranks, OfRanks>(
+      inputs.units,
+      [&](OfRanks& of, u64 i) { each_other(rank, [&](u32 r, u32 k) { of.unit[k].load(in + r * bytes, bytes, i); }); },
+      [&](const OfRanks& of, u64 i) { each_other(rank, [&](u32 r, u32 k) { inputs.write(r, rank, i, of.unit[k]); }); });
   if (!meet(flags, rank, 0, epoch, patience)) return;
-  each_unit(units, [&](u64 j) {
-    Unit<16> unit[RANKS];
+  each_unit<batch_of_ranks, OfRanks>(
+      inputs.units,
+      [&](OfRanks& of, u64 i) {
 #pragma unroll
-    for (u32 r = 0; r < RANKS; ++r)
-      if (r == rank) unit[r].load(in + rank * bytes, bytes, j); else unit[r].load(inputs.at[rank], ~u64{0}, r * units + j);
-    sum_of(unit).store(out, bytes, j);
-  });
-  meet(flags, rank, 1, epoch, patience);
+        for (u32 r = 0; r < RANKS; ++r)
+          if (r == rank) of.unit[r].load(in + rank * bytes, bytes, i); else inputs.read(rank, r, i, of.unit[r]);
+      },
+      [&](const OfRanks& of, u64 i) { sum_of(of.unit).store(out, bytes, i); });
 }
 #else
 extern "C" __global__ void __launch_bounds__(THREADS)
 cox_all_gather(const char* in, char* out, u64 bytes, const __grid_constant__ Peers flags,
-               const __grid_constant__ Peers inputs, u32 rank, u32 epoch, const volatile u32* given_up,
+               const __grid_constant__ Peers peers, u32 rank, u32 epoch, const volatile u32* given_up,
                const Count count) {
   count.set();
-  const u64 units = units_in(bytes);
+  const Inputs inputs{peers, units_in(bytes)};
+  const bool copies = in != out + rank * bytes;
   Patience patience{given_up};
-  each_unit(units, [&](u64 j) {
-    Unit<16> unit;
-    unit.load(in, bytes, j);
-#pragma unroll
-    for (u32 k = 1; k < RANKS; ++k) unit.store(inputs.at[(rank + k) % RANKS], ~u64{0}, rank * units + j);
-    if (in != out + rank * bytes) unit.store(out + rank * bytes, bytes, j);
-  });
+  each_unit<batch, Unit<16>>(
+      inputs.units, [&](Unit<16>& unit, u64 i) { unit.load(in, bytes, i); },
+      [&](const Unit<16>& unit, u64 i) {
+        each_other(rank, [&](u32 r, u32) { inputs.write(r, rank, i, unit); });
+        if (copies) unit.store(out + rank * bytes, bytes, i);
+      });
   if (!meet(flags, rank, 0, epoch, patience)) return;
-  each_unit(units, [&](u64 j) {
-#pragma unroll
-    for (u32 k = 1; k < RANKS; ++k) {
-      const u32 r = (rank + k) % RANKS;
-      Unit<16> unit;
-      unit.load(inputs.at[rank], ~u64{0}, r * units + j);
-      unit.store(out + r * bytes, bytes, j);
-    }
-  });
-  meet(flags, rank, 1, epoch, patience);
+  each_unit<batch_of_ranks, OfRanks>(
+      inputs.units,
+      [&](OfRanks& of, u64 i) { each_other(rank, [&](u32 r, u32 k) { inputs.read(rank, r, i, of.unit[k]); }); },
+      [&](const OfRanks& of, u64 i) {
+        each_other(rank, [&](u32 r, u32 k) { of.unit[k].store(out + r * bytes, bytes, i); });
+      });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -434,21 +601,17 @@ cox_broadcast(const char* in, char* out, u64 bytes, const __grid_constant__ Peer
   const u64 units = units_in(bytes);
   Patience patience{given_up};
   if (rank == root)
-    each_unit(units, [&](u64 j) {
-      Unit<16> unit;
-      unit.load(in, bytes, j);
-#pragma unroll
-      for (u32 k = 1; k < RANKS; ++k) unit.store(inputs.at[(rank + k) % RANKS], ~u64{0}, j);
-      if (in != out) unit.store(out, bytes, j);
-    });
+    each_unit<batch, Unit<16>>(
+        units, [&](Unit<16>& unit, u64 i) { unit.load(in, bytes, i); },
+        [&](const Unit<16>& unit, u64 i) {
+          each_other(rank, [&](u32 r, u32) { unit.store_whole(inputs.at[r], i); });
+          if (in != out) unit.store(out, bytes, i);
+        });
   if (!meet(flags, rank, 0, epoch, patience)) return;
   if (rank != root)
-    each_unit(units, [&](u64 j) {
-      Unit<16> unit;
-      unit.load(inputs.at[rank], ~u64{0}, j);
-      unit.store(out, bytes, j);
-    });
-  meet(flags, rank, 1, epoch, patience);
+    each_unit<batch, Unit<16>>(
+        units, [&](Unit<16>& unit, u64 i) { unit.load_whole(inputs.at[rank], i); },
+        [&](const Unit<16>& unit, u64 i) { unit.store(out, bytes, i); });
 }
 #endif
 )cuda";
@@ -459,9 +622,20 @@ bool has_peer_kernels(ElementType type) noexcept {
   return std::ranges::find(codes_of_types, type, &CodeOfType::type) != codes_of_types.end();
 }
 
-std::string peer_kernel_name(std::string_view kernel, ElementType type, ReduceOperation operation) {
-  std::string name(kernel);
-  name += "_" + std::string(to_string(type)) + "_" + std::string(to_string(operation));
+std::span<const PeerKernel> peer_kernels_of(const PeerKernelCode& code, std::size_t ranks) noexcept {
+  static constexpr std::array reducing{PeerKernel::OneShotLines, PeerKernel::ReduceScatterLines, PeerKernel::OneShot,
+                                       PeerKernel::OneShotGroup, PeerKernel::ReduceScatter,      PeerKernel::TwoShot,
+                                       PeerKernel::TwoShotGroup};
+  static constexpr std::array copying{PeerKernel::AllGatherLines, PeerKernel::BroadcastLines, PeerKernel::AllGather,
+                                      PeerKernel::Broadcast};
+  if (!code.reduces) return copying;
+  return ranks > 2 ? std::span<const PeerKernel>(reducing) : std::span<const PeerKernel>(reducing).first(5);
+}
+
+std::string peer_kernel_name(PeerKernel kernel, const PeerKernelCode& code) {
+  std::string name(peer_kernel_names[static_cast<std::size_t>(kernel)]);
+  if (!code.reduces) return name;
+  name += "_" + std::string(to_string(code.type)) + "_" + std::string(to_string(code.operation));
   return name;
 }
 
@@ -487,7 +661,8 @@ std::string peer_kernels_source(const PeerKernelCode& code, std::size_t ranks) {
     source += "using Element = " + std::string(of_type.element) +
               ";\nstruct Quotient;\nusing Accumulator = " + std::string(mean ? of_type.exact : of_type.accumulator) +
               ";\n";
-    define("NAMED(kernel)", peer_kernel_name("kernel##", code.type, code.operation));
+    define("NAMED(kernel)",
+           "kernel##_" + std::string(to_string(code.type)) + "_" + std::string(to_string(code.operation)));
     define("LOAD", quotient ? "Quotient{static_cast<Element>(x / RANKS), static_cast<int>(x % RANKS)}"
                             : "(" + std::string(of_type.load) + ")");
     define("STORE", quotient ? "x.mean()" : "(" + std::string(of_type.store) + ")");

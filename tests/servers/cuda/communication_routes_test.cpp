@@ -25,16 +25,14 @@ CommunicationFacts facts_of(std::size_t devices) {
 TEST_CASE("Where all GPUs reach each other small sums need no NCCL") {
   CHECK_FALSE(why_not_in_peer_memory(facts_of(3)));
   const auto ways = communication_routes(facts_of(3));
-  REQUIRE(ways.size() == 8);
+  REQUIRE(ways.size() == 7);
   CHECK(ways[1].what == "transfers between cuda:0 and cuda:2");
   CHECK_THAT(ways[1].route, ContainsSubstring("direct peer copy"));
   CHECK_THAT(ways[3].route, ContainsSubstring("at any size"));
-  CHECK_THAT(ways[4].what, ContainsSubstring("64 KiB"));
-  CHECK_THAT(ways[4].route, ContainsSubstring("one-shot"));
-  CHECK_THAT(ways[5].what, ContainsSubstring("8 MiB"));
-  CHECK_THAT(ways[5].route, ContainsSubstring("two-shot"));
-  CHECK_THAT(ways[6].what, ContainsSubstring("broadcast up to 1 MiB"));
-  CHECK_THAT(ways[7].route, ContainsSubstring("NCCL 2.28.9"));
+  CHECK_THAT(ways[4].what, ContainsSubstring("all_reduce up to 8 MiB"));
+  CHECK_THAT(ways[5].what, ContainsSubstring("broadcast up to 1 MiB"));
+  for (const std::size_t way : {4U, 5U}) CHECK(ways[way].route == "kernel in peer memory");
+  CHECK_THAT(ways[6].route, ContainsSubstring("NCCL 2.28.9"));
 }
 
 TEST_CASE("What keeps small sums out of peer memory is named") {

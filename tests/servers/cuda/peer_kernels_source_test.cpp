@@ -6,68 +6,85 @@
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
-#include <utility>
 #include <vector>
 
 using namespace cox;
 using namespace cox::detail;
 
+namespace {
+
+constexpr PeerKernelLimits limits{.lines = 1'000,
+                                  .one_shot = 2'000,
+                                  .all_reduce = 40'000,
+                                  .block_lines = 400,
+                                  .broadcast_lines = 800,
+                                  .blocks = 20'000,
+                                  .broadcast = 10'000,
+                                  .thread_blocks = 8};
+constexpr std::size_t ranks = 4;
+
+CollectiveAlgorithm algorithm_of(const CollectiveRequests& requests) {
+  return PeerKernels::algorithm_of(requests, ranks, false, limits);
+}
+
+}  // namespace
+
 TEST_CASE("What is small enough is reduced in the memory of the other GPUs") {
   const auto algorithm = [](std::size_t bytes, ElementType type = ElementType::F32,
                             ReduceOperation operation = ReduceOperation::Sum) {
-    CollectiveRequests requests;
-    requests.push_back({.element_type = type, .count = bytes / element_size(type), .reduce_operation = operation});
-    return PeerKernels::algorithm_of(requests, 4, false);
+    return algorithm_of({{.element_type = type, .count = bytes / element_size(type), .reduce_operation = operation}});
   };
   CHECK(algorithm(0) == CollectiveAlgorithm::Nccl);
-  CHECK(algorithm(8) == CollectiveAlgorithm::OneShot);
-  CHECK(algorithm(PeerKernels::max_one_shot_bytes) == CollectiveAlgorithm::OneShot);
-  CHECK(algorithm(PeerKernels::max_one_shot_bytes + 8) == CollectiveAlgorithm::TwoShots);
-  CHECK(algorithm(PeerKernels::max_two_shots_bytes) == CollectiveAlgorithm::TwoShots);
-  CHECK(algorithm(PeerKernels::max_two_shots_bytes + 8) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm(8) == CollectiveAlgorithm::PeerLines);
+  CHECK(algorithm(limits.lines) == CollectiveAlgorithm::PeerLines);
+  CHECK(algorithm(limits.lines + 8) == CollectiveAlgorithm::PeerFlags);
+  CHECK(algorithm(limits.all_reduce) == CollectiveAlgorithm::PeerFlags);
+  CHECK(algorithm(limits.all_reduce + 8) == CollectiveAlgorithm::Nccl);
   CHECK(algorithm(8, ElementType::F8E4M3) == CollectiveAlgorithm::Nccl);
-  CHECK(algorithm(8, ElementType::I32, ReduceOperation::Mean) == CollectiveAlgorithm::OneShot);
-  CHECK(algorithm(8, ElementType::F16, ReduceOperation::Mean) == CollectiveAlgorithm::OneShot);
+  CHECK(algorithm(8, ElementType::I32, ReduceOperation::Mean) == CollectiveAlgorithm::PeerLines);
+  CHECK(algorithm(8, ElementType::F16, ReduceOperation::Mean) == CollectiveAlgorithm::PeerLines);
 }
 
 TEST_CASE("A group is done like one operation, if its tensors are of one type and small together") {
   const CollectiveRequest sum{.count = 2};
-  const auto algorithm = [](const CollectiveRequests& requests) {
-    return PeerKernels::algorithm_of(requests, 4, false);
-  };
   CollectiveRequests group{sum, sum};
-  CHECK(algorithm(group) == CollectiveAlgorithm::TwoShots);
-  CHECK(algorithm({sum, {.element_type = ElementType::F16, .count = 2}}) == CollectiveAlgorithm::Nccl);
-  CHECK(algorithm({sum, {.count = 2, .reduce_operation = ReduceOperation::Max}}) == CollectiveAlgorithm::Nccl);
-  CHECK(algorithm({sum, {.operation = CollectiveOperation::Barrier}}) == CollectiveAlgorithm::Nccl);
-  CHECK(algorithm({{.count = 0}, {.count = 0}}) == CollectiveAlgorithm::Nccl);
-  const CollectiveRequest half{.count = PeerKernels::max_two_shots_bytes / sizeof(float) / 2};
-  CHECK(algorithm({half, half}) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm_of(group) == CollectiveAlgorithm::PeerFlags);
+  CHECK(algorithm_of({sum, {.element_type = ElementType::F16, .count = 2}}) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm_of({sum, {.count = 2, .reduce_operation = ReduceOperation::Max}}) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm_of({sum, {.operation = CollectiveOperation::Barrier}}) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm_of({{.count = 0}, {.count = 0}}) == CollectiveAlgorithm::Nccl);
+  const CollectiveRequest half{.count = limits.all_reduce / sizeof(float) / 2};
+  CHECK(algorithm_of({half, half}) == CollectiveAlgorithm::PeerFlags);
   // Each tensor begins with a unit of its own.
-  CHECK(algorithm({half, {.count = half.count - 3}, {.count = 1}}) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm_of({half, {.count = half.count - 3}, {.count = 1}}) == CollectiveAlgorithm::Nccl);
   while (group.size() < peer_kernel_pieces) group.push_back(sum);
-  CHECK(algorithm(group) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm_of(group) == CollectiveAlgorithm::PeerFlags);
   group.push_back(sum);
-  CHECK(algorithm(group) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm_of(group) == CollectiveAlgorithm::Nccl);
 }
 
 TEST_CASE("Blocks are written to the other ranks as long as all of them are small") {
   const auto algorithm = [](CollectiveOperation operation, std::size_t count, ElementType type = ElementType::U8) {
-    return PeerKernels::algorithm_of({{.operation = operation, .element_type = type, .count = count}}, 4, false);
+    return algorithm_of({{.operation = operation, .element_type = type, .count = count}});
   };
-  constexpr std::size_t most = PeerKernels::max_two_shots_bytes / 4;
+  constexpr std::size_t most = limits.blocks / ranks;
   for (const auto operation : {CollectiveOperation::AllGather, CollectiveOperation::ReduceScatter}) {
     CHECK(algorithm(operation, 0) == CollectiveAlgorithm::Nccl);
-    CHECK(algorithm(operation, 1) == CollectiveAlgorithm::TwoShots);
-    CHECK(algorithm(operation, most) == CollectiveAlgorithm::TwoShots);
+    CHECK(algorithm(operation, 1) == CollectiveAlgorithm::PeerLines);
+    CHECK(algorithm(operation, limits.block_lines) == CollectiveAlgorithm::PeerLines);
+    CHECK(algorithm(operation, limits.block_lines + 1) == CollectiveAlgorithm::PeerFlags);
+    CHECK(algorithm(operation, most) == CollectiveAlgorithm::PeerFlags);
     CHECK(algorithm(operation, most + 1) == CollectiveAlgorithm::Nccl);
   }
-  CHECK(algorithm(CollectiveOperation::Broadcast, PeerKernels::max_broadcast_bytes) == CollectiveAlgorithm::TwoShots);
-  CHECK(algorithm(CollectiveOperation::Broadcast, PeerKernels::max_broadcast_bytes + 1) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm(CollectiveOperation::Broadcast, limits.broadcast_lines) == CollectiveAlgorithm::PeerLines);
+  CHECK(algorithm(CollectiveOperation::Broadcast, limits.broadcast_lines + 1) == CollectiveAlgorithm::PeerFlags);
+  CHECK(algorithm(CollectiveOperation::Broadcast, limits.broadcast) == CollectiveAlgorithm::PeerFlags);
+  CHECK(algorithm(CollectiveOperation::Broadcast, limits.broadcast + 1) == CollectiveAlgorithm::Nccl);
   // What does not reduce has no type.
-  CHECK(algorithm(CollectiveOperation::AllGather, 1, ElementType::F8E4M3) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm(CollectiveOperation::AllGather, 1, ElementType::F8E4M3) == CollectiveAlgorithm::PeerLines);
   CHECK(algorithm(CollectiveOperation::ReduceScatter, 1, ElementType::F8E4M3) == CollectiveAlgorithm::Nccl);
   CHECK(PeerKernels::code_of({.operation = CollectiveOperation::AllGather, .element_type = ElementType::F64}) ==
         PeerKernels::code_of({.operation = CollectiveOperation::Broadcast, .reduce_operation = ReduceOperation::Max}));
@@ -75,10 +92,26 @@ TEST_CASE("Blocks are written to the other ranks as long as all of them are smal
         PeerKernelCode{true, ElementType::F64, ReduceOperation::Sum});
 }
 
+// What is written into memory that is too small for it is written behind it.
+TEST_CASE("The limits fit into the memory of the kernels, for every number of ranks") {
+  for (std::size_t count = 2; count <= PeerKernels::max_ranks; ++count) {
+    INFO(count << " ranks");
+    const PeerKernelLimits& of = peer_kernel_limits(count);
+    const std::size_t others = count - 1;
+    CHECK(std::max({of.lines, of.block_lines, of.broadcast_lines}) <= most_by_lines);
+    CHECK(of.one_shot * others <= most_before_flags);
+    CHECK(of.all_reduce <= most_before_flags);
+    CHECK(of.blocks / count * others <= most_before_flags);
+    CHECK(of.broadcast <= most_before_flags);
+    CHECK(of.thread_blocks <= peer_kernel_blocks);
+    if (count == 2) CHECK(of.one_shot == of.all_reduce);  // there is no kernel for two shots
+  }
+}
+
 TEST_CASE("Another operation, and more ranks than there is memory for are NCCL's") {
   CHECK(PeerKernels::algorithm_of({{.operation = CollectiveOperation::AllToAll, .count = 2}}, 4, false) ==
         CollectiveAlgorithm::Nccl);
-  CHECK(PeerKernels::algorithm_of({{.count = 2}}, 8, false) == CollectiveAlgorithm::OneShot);
+  CHECK(PeerKernels::algorithm_of({{.count = 2}}, 8, false) == CollectiveAlgorithm::PeerLines);
   CHECK(PeerKernels::algorithm_of({{.count = 2}}, 9, false) == CollectiveAlgorithm::Nccl);
 }
 
@@ -90,15 +123,13 @@ TEST_CASE("What NCCL does not reduce, or not exactly, is done here, whatever its
       .operation = CollectiveOperation::ReduceScatter, .element_type = ElementType::U16, .count = 5};
   const CollectiveRequest sum{.count = std::size_t{64} << 20U};
   const CollectiveRequest barrier{.operation = CollectiveOperation::Barrier};
-  const auto algorithm = [](const CollectiveRequests& requests) {
-    return PeerKernels::algorithm_of(requests, 4, false);
-  };
-  CHECK(algorithm({shorts}) == CollectiveAlgorithm::TwoShots);
-  CHECK(algorithm({mean}) == CollectiveAlgorithm::TwoShots);
-  CHECK(algorithm({scatter}) == CollectiveAlgorithm::TwoShots);
+  const auto algorithm = algorithm_of;
+  CHECK(algorithm({shorts}) == CollectiveAlgorithm::PeerFlags);
+  CHECK(algorithm({mean}) == CollectiveAlgorithm::PeerFlags);
+  CHECK(algorithm({scatter}) == CollectiveAlgorithm::PeerLines);
   CHECK(algorithm({sum}) == CollectiveAlgorithm::Nccl);
-  CHECK(algorithm({sum, shorts, scatter}) == CollectiveAlgorithm::TwoShots);  // as NCCL's groups are launched as one
-  CHECK(algorithm({barrier, shorts}) == CollectiveAlgorithm::Nccl);           // which cannot do it: refused
+  CHECK(algorithm({sum, shorts, scatter}) == CollectiveAlgorithm::PeerFlags);  // as NCCL's groups are launched as one
+  CHECK(algorithm({barrier, shorts}) == CollectiveAlgorithm::Nccl);            // which cannot do it: refused
   CHECK(PeerKernels::is_needed(shorts, false));
   CHECK(PeerKernels::is_needed(mean, false));
   CHECK_FALSE(PeerKernels::is_needed(sum, false));
@@ -117,9 +148,9 @@ TEST_CASE("If sums must not depend on the size, floating-point elements are redu
   CollectiveRequest integers = large;
   integers.element_type = ElementType::I32;
   const CollectiveRequest gather{.operation = CollectiveOperation::AllGather, .count = std::size_t{64} << 20U};
-  CHECK(algorithm({{.count = 2}}) == CollectiveAlgorithm::OneShot);
-  CHECK(algorithm({large}) == CollectiveAlgorithm::TwoShots);
-  CHECK(algorithm({large, mean, large}) == CollectiveAlgorithm::TwoShots);
+  CHECK(algorithm({{.count = 2}}) == CollectiveAlgorithm::PeerLines);
+  CHECK(algorithm({large}) == CollectiveAlgorithm::PeerFlags);
+  CHECK(algorithm({large, mean, large}) == CollectiveAlgorithm::PeerFlags);
   CHECK(PeerKernels::is_needed(large, true));
   CHECK(algorithm({narrow}) == CollectiveAlgorithm::Nccl);  // refused
   CHECK(PeerKernels::is_needed(narrow, true));
@@ -148,25 +179,22 @@ TEST_CASE("The kernels compile for every type and operation that they are for") 
 }
 
 TEST_CASE("The kernels are called after type and operation") {
-  CHECK(peer_kernel_name("cox_one_shot", ElementType::F32, ReduceOperation::Sum) == "cox_one_shot_f32_sum");
+  CHECK(peer_kernel_name(PeerKernel::OneShot, {true, ElementType::F32, ReduceOperation::Sum}) ==
+        "cox_one_shot_f32_sum");
+  CHECK(peer_kernel_name(PeerKernel::AllGather, {}) == "cox_all_gather");
   const Nvrtc* const nvrtc = test::compiler();
   if (nvrtc == nullptr) return;
-  const auto [type, operation] =
-      GENERATE(std::pair{ElementType::F32, ReduceOperation::Sum}, std::pair{ElementType::BF16, ReduceOperation::Mean},
-               std::pair{ElementType::I64, ReduceOperation::Mean});
-  const auto image_of = [&](const PeerKernelCode& code) {
-    const KernelSource source{
-        .text = peer_kernels_source(code, 4), .name_expression = {}, .headers = {}, .options = {}};
-    const std::vector<std::byte> image = compile(*nvrtc, source, "sm_90a").image;
-    return std::string(reinterpret_cast<const char*>(image.data()), image.size());
-  };
-  const std::string text = image_of({true, type, operation});
-  for (const char* const kernel : {"cox_one_shot", "cox_two_shot", "cox_two_shot_group", "cox_reduce_scatter"}) {
-    const std::string name = peer_kernel_name(kernel, type, operation);
+  const std::size_t ranks_of_code = GENERATE(2U, 4U);
+  const PeerKernelCode code = GENERATE(PeerKernelCode{}, PeerKernelCode{true, ElementType::F32, ReduceOperation::Sum},
+                                       PeerKernelCode{true, ElementType::BF16, ReduceOperation::Mean},
+                                       PeerKernelCode{true, ElementType::I64, ReduceOperation::Mean});
+  const KernelSource source{
+      .text = peer_kernels_source(code, ranks_of_code), .name_expression = {}, .headers = {}, .options = {}};
+  const std::vector<std::byte> image = compile(*nvrtc, source, "sm_90a").image;
+  const std::string text(reinterpret_cast<const char*>(image.data()), image.size());
+  for (const PeerKernel kernel : peer_kernels_of(code, ranks_of_code)) {
+    const std::string name = peer_kernel_name(kernel, code);
     CAPTURE(name);
     CHECK(text.find(".text." + name + '\0') != std::string::npos);
   }
-  const std::string copies = image_of({});
-  for (const char* const name : {"cox_all_gather", "cox_broadcast"})
-    CHECK(copies.find(std::string(".text.") + name + '\0') != std::string::npos);
 }

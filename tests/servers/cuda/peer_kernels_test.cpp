@@ -59,9 +59,10 @@ class RanksOfOneGpu {
   using Parts = std::vector<NcclCalls>;  // by rank
 
   explicit RanksOfOneGpu(std::size_t ranks)
-      : contexts_(ranks, CudaContext::open(0)),
+      : limits_(limits_of(ranks, describe_cuda_device(gpu_.device()).multiprocessors)),
+        contexts_(ranks, CudaContext::open(0)),
         current_(*contexts_.front()),
-        kernels_(std::vector<DeviceId>(ranks, gpu_.device()), contexts_),
+        kernels_(std::vector<DeviceId>(ranks, gpu_.device()), contexts_, limits_),
         launched_(ranks),
         counters_(gpu_.client(), bytes_of(ElementType::U32, Values(ranks))) {
     for (std::size_t rank = 0; rank < ranks; ++rank)
@@ -81,25 +82,16 @@ class RanksOfOneGpu {
     kernels_.prepare(request, [] { return std::shared_ptr<void>(); });
     REQUIRE(kernels_.usable(request));
   }
-  /// What was written is there, and the blocks of all ranks are on the GPU at a time.
-  [[nodiscard]] bool ready_for(const Parts& parts) {
-    client().sync().get();
-    std::size_t blocks = 0;
-    for (std::size_t rank = 0; rank < size(); ++rank) {
-      std::uint32_t launched = 0;
-      std::size_t most = 0;
-      kernels_.launch(algorithm_of(parts[rank]), rank, parts[rank], launched, {},
-                      [&](const KernelLaunch& kernel) { most = std::max<std::size_t>(most, kernel.grid[0]); });
-      blocks += most;
-    }
-    return blocks <= multiprocessors_;
-  }
+  /// Waits until what was written is there.
+  void wait_for_data() { client().sync().get(); }
   /// Issues the rank's part.
   void launch(std::size_t rank, const NcclCalls& calls) {
     const CollectiveAlgorithm algorithm = algorithm_of(calls);
-    std::uint32_t& launched = launched_[rank][algorithm == CollectiveAlgorithm::OneShot ? 0 : 1];
+    std::uint32_t& launched = launched_[rank][algorithm == CollectiveAlgorithm::PeerLines ? 0 : 1];
     const PeerKernels::Count count{counters_.address() + 4 * rank, ++counted_};
+    kernels_of_last_part_ = 0;
     kernels_.launch(algorithm, rank, calls, launched, count, [&](const KernelLaunch& kernel) {
+      ++kernels_of_last_part_;
       std::vector<void*> values;
       for (const std::uint32_t begin : kernel.parameter_begins)
         values.push_back(const_cast<std::uint64_t*>(&kernel.words[begin]));
@@ -135,27 +127,37 @@ class RanksOfOneGpu {
   /// The word that the rank's last kernel has set.
   [[nodiscard]] std::uint32_t counter(std::size_t rank) { return numbers(client().read_one(counters_.handle()))[rank]; }
   [[nodiscard]] std::uint32_t counted() const noexcept { return counted_; }
+  [[nodiscard]] std::size_t kernels_of_last_part() const noexcept { return kernels_of_last_part_; }
+  [[nodiscard]] const PeerKernelLimits& limits() const noexcept { return limits_; }
   void abort() { kernels_.abort(); }
 
   bool is_reproducible = false;  ///< Communicator::is_reproducible()
 
  private:
+  /// The blocks of all ranks are on the GPU at a time.
+  static PeerKernelLimits limits_of(std::size_t ranks, int multiprocessors) {
+    PeerKernelLimits limits = peer_kernel_limits(ranks);
+    limits.thread_blocks =
+        std::min(limits.thread_blocks, static_cast<unsigned>(multiprocessors) / static_cast<unsigned>(ranks));
+    return limits;
+  }
   [[nodiscard]] CollectiveAlgorithm algorithm_of(const NcclCalls& calls) const {
     CollectiveRequests requests;
     for (const NcclCall& call : calls) requests.push_back(call.request);
-    const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, size(), is_reproducible);
+    const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, size(), is_reproducible, limits_);
     REQUIRE(algorithm != CollectiveAlgorithm::Nccl);
     return algorithm;
   }
 
   OpenCuda gpu_;
-  const std::size_t multiprocessors_ = static_cast<std::size_t>(describe_cuda_device(gpu_.device()).multiprocessors);
+  const PeerKernelLimits limits_;
   std::vector<std::shared_ptr<CudaContext>> contexts_;
   CurrentContext current_;
   PeerKernels kernels_;
   std::vector<std::array<std::uint32_t, 2>> launched_;  // by rank, of each way
   Buffer counters_;
   std::uint32_t counted_ = 0;
+  std::size_t kernels_of_last_part_ = 0;
   std::vector<DriverStream> streams_;
 };
 
@@ -175,7 +177,11 @@ std::vector<std::byte> random_floats(ElementType type, std::size_t count, std::s
   std::vector<std::byte> bytes(count * element_size(type));
   for (std::size_t i = 0; i < count; ++i) {
     const auto word = static_cast<std::uint32_t>(random());
-    if (type == ElementType::F32) {
+    if (type == ElementType::F64) {
+      const std::uint64_t value = (std::uint64_t{word & 0x800fffffU} | (1000U + (word >> 20U) % 50U) << 20U) << 32U |
+                                  static_cast<std::uint32_t>(random());
+      std::memcpy(bytes.data() + 8 * i, &value, 8);
+    } else if (type == ElementType::F32) {
       const std::uint32_t value = (word & 0x807fffffU) | (100U + (word >> 23U) % 40U) << 23U;
       std::memcpy(bytes.data() + 4 * i, &value, 4);
     } else {
@@ -203,7 +209,7 @@ void check_reduction(RanksOfOneGpu& gpu, const CollectiveRequest& request, const
   RanksOfOneGpu::Parts parts;
   for (std::size_t rank = 0; rank < gpu.size(); ++rank)
     parts.push_back({NcclCall{request, sources[rank].at(0), results[rank].at(0)}});
-  if (!gpu.ready_for(parts)) return;
+  gpu.wait_for_data();
   REQUIRE(gpu.run(parts));
   for (const Buffer& result : results) REQUIRE(equal(gpu.client(), result.handle(), bytes_of(type, expected)));
   REQUIRE(gpu.run(in_place(sources, request)));
@@ -281,7 +287,7 @@ TEST_CASE("Kernels of several ranks gather, scatter and broadcast in place, wher
             parts.push_back({NcclCall{request, request.operation == CollectiveOperation::AllGather ? own : all,
                                       request.operation == CollectiveOperation::ReduceScatter ? own : all}});
           }
-          if (!gpu.ready_for(parts)) continue;
+          gpu.wait_for_data();
           REQUIRE(gpu.run(parts));
           for (std::size_t rank = 0; rank < ranks; ++rank)
             REQUIRE(equal(gpu.client(), data[rank].handle(), bytes_of(type, blocks.after(request.operation, rank))));
@@ -304,7 +310,7 @@ TEST_CASE("A kernel of several ranks reduces a group of tensors of any sizes, on
         data[rank].push_back(gpu.buffer(type, values_of(rank, count)));
         parts[rank].push_back(NcclCall{reduction_of(type, count), data[rank].back().at(0), data[rank].back().at(0)});
       }
-    REQUIRE(gpu.ready_for(parts));
+    gpu.wait_for_data();
     REQUIRE(gpu.run(parts));
     for (std::size_t rank = 0; rank < gpu.size(); ++rank)
       for (std::size_t i = 0; i < counts.size(); ++i)
@@ -317,32 +323,41 @@ TEST_CASE("Sums of several ranks have the bits of host devices, whatever the siz
   COX_REQUIRE_GPUS(1U);
   const std::vector<std::vector<std::size_t>> groups{
       {13}, {20'000}, {3'000'001}, {1, 700'000, 5, 2'000'000, 300, 40'000}};
+  const std::vector<std::pair<ElementType, ReduceOperation>> reductions{
+      {ElementType::F32, ReduceOperation::Sum},  {ElementType::BF16, ReduceOperation::Sum},
+      {ElementType::F16, ReduceOperation::Sum},  {ElementType::F64, ReduceOperation::Sum},
+      {ElementType::F32, ReduceOperation::Mean}, {ElementType::BF16, ReduceOperation::Mean}};
   for (const std::size_t ranks : {2U, 3U, 5U, 8U})
-    for (const ElementType type : {ElementType::F32, ElementType::BF16, ElementType::F16}) {
+    for (const auto& [type, operation] : reductions) {
+      if (ranks == 5 && type != ElementType::F32) continue;  // to compile them is what takes long
       RanksOfOneGpu gpu(ranks);
       gpu.is_reproducible = true;
-      gpu.prepare(reduction_of(type, 1));
+      gpu.prepare(reduction_of(type, 1, operation));
       for (const std::vector<std::size_t>& counts : groups) {
         RanksOfOneGpu::Parts parts(ranks);
         std::vector<std::vector<Buffer>> data(ranks);
         std::vector<std::vector<std::byte>> expected;
+        std::size_t all_bytes = 0;
         for (std::size_t tensor = 0; tensor < counts.size(); ++tensor) {
           const std::size_t bytes = counts[tensor] * element_size(type);
+          all_bytes += bytes;
           std::vector<std::vector<std::byte>> values;
           std::vector<const std::byte*> inputs;
           for (std::size_t rank = 0; rank < ranks; ++rank) {
             values.push_back(random_floats(type, counts[tensor], 100 * tensor + rank));
             data[rank].emplace_back(gpu.client(), Bytes::copy_of(values.back()));
-            parts[rank].push_back(
-                NcclCall{reduction_of(type, counts[tensor]), data[rank].back().at(0), data[rank].back().at(0)});
+            parts[rank].push_back(NcclCall{reduction_of(type, counts[tensor], operation), data[rank].back().at(0),
+                                           data[rank].back().at(0)});
           }
           for (const auto& each : values) inputs.push_back(each.data());
           expected.emplace_back(bytes);
-          detail::reduce(type, ReduceOperation::Sum, inputs, counts[tensor], expected.back().data());
+          detail::reduce(type, operation, inputs, counts[tensor], expected.back().data());
         }
-        INFO(ranks << " ranks, " << to_string(type) << ", " << counts.front() << " elements");
-        if (!gpu.ready_for(parts)) continue;
+        INFO(ranks << " ranks, " << to_string(type) << ", " << to_string(operation) << ", " << counts.front()
+                   << " elements");
+        gpu.wait_for_data();
         REQUIRE(gpu.run(parts));
+        CHECK((gpu.kernels_of_last_part() > 1) == (all_bytes > gpu.limits().all_reduce));
         for (std::size_t rank = 0; rank < ranks; ++rank)
           for (std::size_t tensor = 0; tensor < counts.size(); ++tensor)
             REQUIRE(equal(gpu.client(), data[rank][tensor].handle(), Bytes::copy_of(expected[tensor])));
@@ -350,8 +365,6 @@ TEST_CASE("Sums of several ranks have the bits of host devices, whatever the siz
     }
 }
 
-// Sums in place of the first elements, so many: what was written for one operation must have been read when it is
-// written again.
 TEST_CASE("Kernels of several ranks come right one behind the other, whatever their sizes, on one GPU", "[gpu]") {
   COX_REQUIRE_GPUS(1U);
   constexpr std::size_t all = 100'000;
@@ -365,7 +378,7 @@ TEST_CASE("Kernels of several ranks come right one behind the other, whatever th
       for (std::size_t i = 0; i < all; ++i) expected[i] += values[i];
       data.push_back(gpu.buffer(ElementType::U32, values));
     }
-    REQUIRE(gpu.ready_for(in_place(data, reduction_of(ElementType::U32, all))));
+    gpu.wait_for_data();
     gpu.launch(in_place(data, reduction_of(ElementType::U32, all)));
     for (std::size_t i = 0; i < 300; ++i) {
       const std::size_t count = 1 + i * 7919 % (i % 3 == 0 ? 100 : i % 3 == 1 ? 16'000 : all);
@@ -374,6 +387,82 @@ TEST_CASE("Kernels of several ranks come right one behind the other, whatever th
     }
     REQUIRE(gpu.wait());
     for (const Buffer& each : data) REQUIRE(equal(gpu.client(), each.handle(), bytes_of(ElementType::U32, expected)));
+  }
+}
+
+// What a kernel reads is written again two kernels later.
+TEST_CASE("Kernels of all kinds and sizes come right one behind the other, on one GPU", "[gpu]") {
+  COX_REQUIRE_GPUS(1U);
+  constexpr ElementType type = ElementType::U32;
+  constexpr std::size_t most = 30'000;
+  constexpr std::size_t operations = 400;
+  std::mt19937 random(11);
+  for (const std::size_t ranks : {2U, 3U, 8U}) {
+    RanksOfOneGpu gpu(ranks);
+    gpu.prepare(reduction_of(type, 1));
+    gpu.prepare({.operation = CollectiveOperation::AllGather, .element_type = type, .count = 1});
+    std::vector<Values> values;
+    std::vector<Buffer> sources;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      values.push_back(values_of(rank, most * ranks));
+      sources.push_back(gpu.buffer(type, values.back()));
+    }
+    const auto sum_at = [&](std::size_t element) {
+      unsigned sum = 0;
+      for (const Values& each : values) sum += each[element];
+      return sum;
+    };
+    struct Run {
+      std::vector<CollectiveRequest> requests;
+      std::size_t begin;  // of the result
+    };
+    std::vector<Run> runs;
+    std::vector<Values> expected(ranks);
+    for (std::size_t i = 0; i < operations; ++i) {
+      const std::size_t limit = std::array<std::size_t, 3>{20, 3'000, most}[random() % 3];
+      constexpr std::array kinds{CollectiveOperation::AllReduce, CollectiveOperation::AllGather,
+                                 CollectiveOperation::ReduceScatter, CollectiveOperation::Broadcast};
+      CollectiveRequest request{.operation = kinds[random() % kinds.size()], .element_type = type};
+      request.count = 1 + random() % limit;
+      if (request.operation == CollectiveOperation::Broadcast) request.root = random() % ranks;
+      Run run{{request}, expected.front().size()};
+      if (request.operation == CollectiveOperation::AllReduce && random() % 2 == 0) run.requests.resize(3, request);
+      for (std::size_t rank = 0; rank < ranks; ++rank)
+        for (const CollectiveRequest& each : run.requests) switch (each.operation) {
+            case CollectiveOperation::AllReduce:
+              for (std::size_t e = 0; e < each.count; ++e) expected[rank].push_back(sum_at(e));
+              break;
+            case CollectiveOperation::ReduceScatter:
+              for (std::size_t e = 0; e < each.count; ++e) expected[rank].push_back(sum_at(rank * each.count + e));
+              break;
+            case CollectiveOperation::AllGather:
+              for (const Values& of : values)
+                expected[rank].insert(expected[rank].end(), of.begin(),
+                                      of.begin() + static_cast<std::ptrdiff_t>(each.count));
+              break;
+            default:
+              expected[rank].insert(expected[rank].end(), values[each.root].begin(),
+                                    values[each.root].begin() + static_cast<std::ptrdiff_t>(each.count));
+          }
+      runs.push_back(std::move(run));
+    }
+    std::vector<Buffer> results;
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      results.push_back(gpu.buffer(type, Values(expected.front().size())));
+    gpu.wait_for_data();
+    for (const Run& run : runs)
+      for (std::size_t rank = 0; rank < ranks; ++rank) {
+        NcclCalls calls;
+        std::size_t begin = run.begin;
+        for (const CollectiveRequest& each : run.requests) {
+          calls.push_back({each, sources[rank].at(0), results[rank].at(begin * sizeof(std::uint32_t))});
+          begin += each.count;
+        }
+        gpu.launch(rank, calls);
+      }
+    REQUIRE(gpu.wait());
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      REQUIRE(equal(gpu.client(), results[rank].handle(), bytes_of(type, expected[rank])));
   }
 }
 
@@ -386,7 +475,7 @@ TEST_CASE("A kernel whose other ranks do not come ends when it is given up, on o
     std::vector<Buffer> data;
     for (std::size_t rank = 0; rank < 2; ++rank) data.push_back(gpu.buffer(ElementType::F32, values_of(rank, count)));
     const RanksOfOneGpu::Parts parts = in_place(data, request);
-    REQUIRE(gpu.ready_for(parts));
+    gpu.wait_for_data();
     gpu.launch(0, parts[0]);
     gpu.abort();
     CHECK(gpu.wait());
@@ -418,12 +507,8 @@ TEST_CASE("What was compiled with the library has the kernels, the parameters an
     REQUIRE_FALSE(image.empty());
     const std::vector<std::byte> compiled =
         compile(*nvrtc, {source, {}, {}, {}}, architecture_name(device.major, device.minor)).image;
-    std::vector<std::string> names{"cox_all_gather", "cox_broadcast"};
-    if (code.reduces) {
-      names = {"cox_one_shot", "cox_two_shot", "cox_two_shot_group", "cox_reduce_scatter"};
-      for (std::string& name : names) name = peer_kernel_name(name, code.type, code.operation);
-    }
-    for (const std::string& name : names) {
+    for (const PeerKernel kernel : peer_kernels_of(code, 2)) {
+      const std::string name = peer_kernel_name(kernel, code);
       CAPTURE(name);
       const CudaKernel ours = CudaKernel::from_image(name, CubeDim::of_1d(peer_kernel_threads), image);
       const CudaKernel theirs = CudaKernel::from_image(name, CubeDim::of_1d(peer_kernel_threads), compiled);

@@ -156,6 +156,45 @@ TEST_CASE("A sum is over for what follows it, though the driver was given the ne
   }
 }
 
+// The group takes two kernels: the driver is given the first one together with the sum.
+TEST_CASE("A sum is over for what follows it, though the driver was given the first kernel of a group with it") {
+  FakeGpus gpus;
+  const ShortTimeout timeout;
+  set_settings({{"cuda.launches_at_a_time", std::uint64_t{2}}});
+  {
+    const CudaClient one = gpus.client(0);
+    const CudaClient other = gpus.client(1);
+    warm_up(one, other);
+    const auto sum_both = [](const CudaClient& client, const Handle& shorts, const Handle& words) {
+      client.collective_group(both(), [&](CollectiveGroup& group) {
+        group.all_reduce(shorts, shorts, ElementType::U16);  // NCCL does not do it
+        group.all_reduce(words, words, type);
+      });
+    };
+    for (int round = 0; round < 5; ++round) {
+      const std::vector<Handle> first{one.create(filled(1)), one.create(filled(1)), one.create(filled(1))};
+      const std::vector<Handle> second{other.create(filled(1)), other.create(filled(1)), other.create(filled(1))};
+      one.all_reduce(first[0], first[0], type, both());
+      sum_both(one, first[1], first[2]);
+      one.send(first[0], type, gpus.device(1));
+      gpus.pass(0);
+      {
+        const BusyDevice busy(0);
+        other.all_reduce(second[0], second[0], type, both());
+        other.receive(second[1], type, gpus.device(0));
+        sum_both(other, second[1], second[2]);
+        gpus.pass(1);
+      }
+      REQUIRE(holds(one, first[0], 2));
+      REQUIRE(holds(other, second[0], 2));
+      REQUIRE(holds(one, first[1], 3));
+      REQUIRE(holds(other, second[1], 3));
+      REQUIRE(holds(other, second[2], 2));
+    }
+  }
+  reset_settings({"cuda.launches_at_a_time"});
+}
+
 // The transfer waits for a launch that cannot be issued yet. The sum comes behind it on device 1, where it needs what
 // is received; on device 0 it can be issued at once. If a launch that waits for the sum were issued there, on the
 // stream of the driver that all share, the other launch would come to stand behind it: and the transfer behind the sum,

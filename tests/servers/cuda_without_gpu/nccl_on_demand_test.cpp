@@ -46,7 +46,7 @@ class Sums {
   }
   /// Nothing is computed by the stand-in for NCCL.
   void large() const {
-    const std::size_t bytes = detail::PeerKernels::max_two_shots_bytes + 4;
+    const std::size_t bytes = detail::peer_kernel_limits(2).all_reduce + 4;
     submit(one_.empty(bytes), other_.empty(bytes));
     one_.sync().get();
     other_.sync().get();
@@ -85,7 +85,7 @@ TEST_CASE("Small sums go on while the others still have operations for which NCC
   FakeGpus gpus;
   const CommunicationId devices({FakeGpus::device(0), FakeGpus::device(1)});
   const std::size_t before = creations();
-  const std::size_t large = detail::PeerKernels::max_two_shots_bytes + 4;
+  const std::size_t large = detail::peer_kernel_limits(2).all_reduce + 4;
   std::vector<CudaClient> clients;
   std::vector<std::vector<Handle>> sums(2);
   for (std::uint16_t rank = 0; rank < 2; ++rank) clients.push_back(FakeGpus::client(rank));

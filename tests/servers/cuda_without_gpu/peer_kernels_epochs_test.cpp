@@ -82,11 +82,11 @@ TEST_CASE("Sums are right where the numbers of their kernels wrap") {
   gpus.run_in_order();
   for (std::uint32_t before = 0xFFFF'FFFC; before != 2; ++before) {
     INFO("after " << before << " kernels");
-    Ranks one_shots(before);
+    Ranks by_lines(before);
     for (const std::size_t count : {100U, 16000U, 100U, 16000U, 8000U})
-      REQUIRE(one_shots.sums(CollectiveAlgorithm::OneShot, count));
-    Ranks two_shots(before);
+      REQUIRE(by_lines.sums(CollectiveAlgorithm::PeerLines, count));
+    Ranks by_flags(before);
     for (const std::size_t count : {20000U, 60000U, 20000U, 60000U, 30000U})
-      REQUIRE(two_shots.sums(CollectiveAlgorithm::TwoShots, count));
+      REQUIRE(by_flags.sums(CollectiveAlgorithm::PeerFlags, count));
   }
 }

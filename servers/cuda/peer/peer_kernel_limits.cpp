@@ -1,0 +1,32 @@
+#include <coxswain/servers/cuda/peer/peer_kernel_limits.hpp>
+
+namespace cox::detail {
+namespace {
+
+constexpr std::size_t kibibytes = std::size_t{1} << 10U;
+constexpr std::size_t mebibytes = std::size_t{1} << 20U;
+
+// With two ranks one shot writes no more than two shots do.
+constexpr PeerKernelLimits two_ranks{.lines = 64 * kibibytes,
+                                     .one_shot = 8 * mebibytes,
+                                     .all_reduce = 8 * mebibytes,
+                                     .block_lines = 64 * kibibytes,
+                                     .broadcast_lines = 64 * kibibytes,
+                                     .blocks = 8 * mebibytes,
+                                     .broadcast = 8 * mebibytes,
+                                     .thread_blocks = 64};
+// Not measured with one shot by flags yet.
+constexpr PeerKernelLimits more_ranks{.lines = 64 * kibibytes,
+                                      .one_shot = 64 * kibibytes,
+                                      .all_reduce = 8 * mebibytes,
+                                      .block_lines = 32 * kibibytes,
+                                      .broadcast_lines = 64 * kibibytes,
+                                      .blocks = 8 * mebibytes,
+                                      .broadcast = 1 * mebibytes,
+                                      .thread_blocks = 64};
+
+}  // namespace
+
+const PeerKernelLimits& peer_kernel_limits(std::size_t ranks) noexcept { return ranks <= 2 ? two_ranks : more_ranks; }
+
+}  // namespace cox::detail
