@@ -63,18 +63,19 @@ BareRanks::BareRanks(std::size_t ranks, std::size_t largest) : team_(ranks) {
 
 BareRanks::~BareRanks() = default;
 
+BareRanks::Kernels& BareRanks::add_kernels(const detail::PeerKernelLimits& limits) {
+  std::vector<DeviceId> devices;
+  std::vector<std::shared_ptr<detail::CudaContext>> contexts;
+  for (const auto& rank : ranks_) {
+    devices.push_back(gpu(devices.size()));
+    contexts.push_back(rank->stream.shared_context());
+  }
+  return *kernels_.emplace_back(std::make_unique<Kernels>(devices, std::move(contexts), limits));
+}
+
 BareRanks::Kernels& BareRanks::kernels_for(const CollectiveRequest& request, const detail::PeerKernelLimits& limits) {
   const auto found = std::ranges::find_if(kernels_, [&](const auto& each) { return each->limits == limits; });
-  if (found == kernels_.end()) {
-    std::vector<DeviceId> devices;
-    std::vector<std::shared_ptr<detail::CudaContext>> contexts;
-    for (const auto& rank : ranks_) {
-      devices.push_back(gpu(devices.size()));
-      contexts.push_back(rank->stream.shared_context());
-    }
-    kernels_.push_back(std::make_unique<Kernels>(devices, std::move(contexts), limits));
-  }
-  Kernels& kernels = found == kernels_.end() ? *kernels_.back() : **found;
+  Kernels& kernels = found == kernels_.end() ? add_kernels(limits) : **found;
   kernels.kernels.prepare(request, [] { return std::shared_ptr<void>(); });
   if (!kernels.kernels.usable(request)) throw std::runtime_error("the kernels cannot be loaded");
   return kernels;

@@ -38,6 +38,7 @@ class BareRanks {
   struct Rank;
   struct Kernels;
 
+  [[nodiscard]] Kernels& add_kernels(const detail::PeerKernelLimits& limits);
   [[nodiscard]] Kernels& kernels_for(const CollectiveRequest& request, const detail::PeerKernelLimits& limits);
   void repeat(Kernels& kernels, const CollectiveRequest& request, std::size_t count, bool wait);
 

@@ -40,10 +40,10 @@ constexpr const char* name_of(Way way) {
 }
 
 /// Limits by which everything goes this way.
-PeerKernelLimits limits_of(Way way, unsigned thread_blocks) {
+PeerKernelLimits limits_of(Way way, std::size_t ranks, unsigned thread_blocks) {
   const std::size_t lines = way == Way::Lines ? detail::most_by_lines : 0;
   return {.lines = lines,
-          .one_shot = way == Way::OneShot ? largest : 0,
+          .one_shot = way == Way::TwoShots ? 0 : largest / (ranks - 1),
           .all_reduce = largest,
           .block_lines = lines,
           .broadcast_lines = lines,
@@ -64,16 +64,18 @@ class PeerCases {
     Case added{.figure = figure,
                .name = std::string(to_string(operation)) + " of " + size_name(bytes),
                .metrics = {{"in a stream", "us"}, {"one at a time", "us"}},
-               .contenders = {{.name = "coxswain",
-                               .run = [=, this] { return sample(request, detail::peer_kernel_limits(size_)); },
-                               .note = "by PeerKernelLimits"}}};
+               .contenders = {}};
+    if (detail::PeerKernels::algorithm_of({request}, size_, false) != CollectiveAlgorithm::Nccl)
+      added.contenders.push_back({.name = "coxswain",
+                                  .run = [=, this] { return sample(request, detail::peer_kernel_limits(size_)); },
+                                  .note = "by peer_kernel_limits()"});
     const std::size_t rank_bytes = request.count * sizeof(float);
     const auto offer = [&](Way way) {
       for (const unsigned blocks : {8U, 16U, 32U, 64U, 128U}) {
         const std::size_t unit = way == Way::Lines ? 8 : 16;
         if (blocks > 8 && rank_bytes < blocks / 2 * unit * detail::peer_kernel_threads) continue;  // they are not used
         added.contenders.push_back({.name = std::string(name_of(way)) + "_" + std::to_string(blocks),
-                                    .run = [=, this] { return sample(request, limits_of(way, blocks)); },
+                                    .run = [=, this] { return sample(request, limits_of(way, size_, blocks)); },
                                     .note = "thread blocks at most: " + std::to_string(blocks)});
       }
     };

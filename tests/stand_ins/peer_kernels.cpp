@@ -275,14 +275,10 @@ struct ByFlags {
     ranks.each_other(
         [&](std::size_t r) { std::memcpy(flag(ranks, r, stage, ranks.own), &ranks.epoch, sizeof(ranks.epoch)); });
   }
-  // A rank that has gone on may have raised the flag of the next epoch.
   static bool met(const Ranks& ranks, std::size_t stage) {
-    const std::uint32_t next = ranks.epoch + 1 == 0 ? 2 : ranks.epoch + 1;
     bool all = true;
     ranks.each_other([&](std::size_t r) {
-      std::uint32_t found = 0;
-      std::memcpy(&found, flag(ranks, ranks.own, stage, r), sizeof(found));
-      all = all && (found == ranks.epoch || found == next);
+      all = all && std::memcmp(flag(ranks, ranks.own, stage, r), &ranks.epoch, sizeof(ranks.epoch)) == 0;
     });
     return all;
   }

@@ -132,13 +132,13 @@ void CommunicationStream::launch_kernels(const Launch& launched) {
   const PeerKernels& kernels = *static_cast<const CudaNcclResources&>(*launch.opened).peer_kernels();
   const CollectiveAlgorithm algorithm = launch.operation->algorithm;
   struct Reset {
-    ~Reset() { has_next = false; }
-    bool& has_next;
-  } const reset{has_next_};
+    ~Reset() { next = nullptr; }
+    const CudaCollectiveLaunch*& next;
+  } const reset{next_};
   kernels.launch(algorithm, launch.rank->rank(), launch.calls, launch.rank->kernel_count(algorithm),
                  {.counter = streams_.events().counter(), .value = counted_}, [&](const KernelLaunch& kernel) {
                    native.add_launch(kernel, note);
-                   has_next_ = true;
+                   next_ = &launch;
                  });
   launch.count = ++counted_;
   unlaunched_.push_back(launched);
@@ -158,9 +158,10 @@ void CommunicationStream::note_launched() noexcept {
     const std::shared_ptr<CudaEvent> end = events.record(queue.native().native());
     queue.mark(last_unlaunched_.issued, last_unlaunched_.issued_on_native, end);
     const bool all_count = std::ranges::all_of(launches, succeeded);
+    const bool has_next = next_ != nullptr && next_->result == CUDA_SUCCESS;
     for (const Launch& launch : launches)
       launch->event =
-          all_count && (has_next_ || launch != launches.back()) ? events.make_counted(end, launch->count) : end;
+          all_count && (has_next || launch != launches.back()) ? events.make_counted(end, launch->count) : end;
     for (std::span<const Launch> left(launches); !left.empty();) {
       const auto other = std::ranges::find_if(
           left, [&](const Launch& launch) { return launch->rank != left.front()->rank || !succeeded(launch); });

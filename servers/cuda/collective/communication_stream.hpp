@@ -94,7 +94,8 @@ class CommunicationStream : public std::enable_shared_from_this<CommunicationStr
   CommunicatorNumber last_communicator_{};  // communicator of that launch
   std::uint32_t counted_ = 0;               // number of launches done by peer kernels so far
   std::vector<Launch> unlaunched_;  // those whose kernels are all in the launch batch, not given to the driver yet
-  bool has_next_ = false;  // the first kernels of a further launch are in the batch, or were given to the driver
+  // The launch that is being added, if its first kernels are in the batch, or were given to the driver; else null.
+  const CudaCollectiveLaunch* next_ = nullptr;
   struct {
     std::uint64_t issued = 0;
     std::uint64_t issued_on_native = 0;

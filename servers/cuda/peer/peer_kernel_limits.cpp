@@ -1,5 +1,9 @@
 #include <coxswain/servers/cuda/peer/peer_kernel_limits.hpp>
 
+#include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
+
+#include <algorithm>
+
 namespace cox::detail {
 namespace {
 
@@ -26,6 +30,14 @@ constexpr PeerKernelLimits more_ranks{.lines = 64 * kibibytes,
                                       .thread_blocks = 64};
 
 }  // namespace
+
+bool PeerKernelLimits::fit(std::size_t ranks) const noexcept {
+  const std::size_t others = ranks - 1;
+  return std::max({lines, block_lines, broadcast_lines}) <= most_by_lines && one_shot * others <= most_before_flags &&
+         std::max({all_reduce, broadcast}) <= most_before_flags && blocks / ranks * others <= most_before_flags &&
+         (ranks > 2 || one_shot == all_reduce) &&  // there is no kernel for two shots of two ranks
+         thread_blocks >= 1 && thread_blocks <= peer_kernel_blocks;
+}
 
 const PeerKernelLimits& peer_kernel_limits(std::size_t ranks) noexcept { return ranks <= 2 ? two_ranks : more_ranks; }
 

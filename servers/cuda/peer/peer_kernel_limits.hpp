@@ -4,6 +4,10 @@
 
 namespace cox::detail {
 
+/// Capacity of the memory that the kernels use: what limits cannot exceed.
+inline constexpr std::size_t most_by_lines = std::size_t{256} << 10U;    ///< of one rank, for another one
+inline constexpr std::size_t most_before_flags = std::size_t{8} << 20U;  ///< of all other ranks together
+
 /// Up to which size our own kernels do the collectives of GPUs, and how, for a number of ranks. Sizes in bytes. The
 /// algorithms are described in peer_kernels_source.cpp.
 struct PeerKernelLimits {
@@ -18,15 +22,12 @@ struct PeerKernelLimits {
   /// The blocks of all ranks together, for all_gather and reduce_scatter, and a broadcast.
   std::size_t blocks = 0;
   std::size_t broadcast = 0;
-  /// Thread blocks at most. Two of 512 threads fit on a multiprocessor beside other work.
-  unsigned thread_blocks = 0;
+  unsigned thread_blocks = 1;  ///< at most
 
+  /// Whether the memory of the kernels is large enough for operations of these sizes.
+  [[nodiscard]] bool fit(std::size_t ranks) const noexcept;
   friend bool operator==(const PeerKernelLimits&, const PeerKernelLimits&) = default;
 };
-
-/// Capacity of the memory that the kernels use: what the limits cannot exceed.
-inline constexpr std::size_t most_by_lines = std::size_t{256} << 10U;    ///< of one rank, for another one
-inline constexpr std::size_t most_before_flags = std::size_t{8} << 20U;  ///< of all other ranks together
 
 /// The limits for so many ranks. The only place with them: the tables of `perf_peer` on H200s.
 [[nodiscard]] const PeerKernelLimits& peer_kernel_limits(std::size_t ranks) noexcept;

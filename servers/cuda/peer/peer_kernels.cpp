@@ -19,6 +19,7 @@
 #include <map>
 #include <new>
 #include <source_location>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -249,7 +250,7 @@ std::shared_ptr<PeerKernels> PeerKernels::make(const CommunicationId& devices,
 PeerKernels::Layout::Layout(std::size_t ranks) noexcept
     : lines_of_epoch(ranks * lines_of_rank),
       flags(2 * lines_of_epoch),
-      inputs(rounded_up(flags + flags_size, 4096)),
+      inputs(rounded_up(flags + 2 * flags_size, 4096)),
       results(inputs + 2 * data_size),
       size(rounded_up(results + (ranks > 2 ? data_size : 0), CudaStorage::granule)) {}
 
@@ -274,6 +275,7 @@ PeerKernels::PeerKernels(std::span<const DeviceId> devices, std::vector<std::sha
       contexts_(std::move(contexts)),
       limits_(limits),
       layout_(contexts_.size()) {
+  if (!limits.fit(contexts_.size())) throw std::invalid_argument("the limits exceed the memory of the kernels");
   for (const auto& context : contexts_) {
     const CurrentContext current(*context);
     ranks_.push_back(std::make_unique<Rank>(context, layout_.size));
@@ -414,15 +416,16 @@ struct PeerKernels::Part {
   }
   [[nodiscard]] Epoch next() const noexcept {
     const std::uint32_t number = next_epoch(launched);
-    return {number, of.all_at(of.layout_.flags), of.all_at(of.layout_.inputs + number % 2 * data_size)};
+    return {number, of.all_at(of.layout_.flags + number % 2 * flags_size),
+            of.all_at(of.layout_.inputs + number % 2 * data_size)};
   }
   [[nodiscard]] std::uint32_t own() const noexcept { return static_cast<std::uint32_t>(rank); }
   [[nodiscard]] const void* given_up() const noexcept { return of.abort_flag_.get(); }
 };
 
 unsigned PeerKernels::blocks_for(std::size_t units) const noexcept {
-  return static_cast<unsigned>(std::clamp<std::size_t>((units + peer_kernel_threads - 1) / peer_kernel_threads, 1,
-                                                       std::min(limits_.thread_blocks, peer_kernel_blocks)));
+  return static_cast<unsigned>(
+      std::clamp<std::size_t>((units + peer_kernel_threads - 1) / peer_kernel_threads, 1, limits_.thread_blocks));
 }
 
 void PeerKernels::launch(CollectiveAlgorithm algorithm, std::size_t rank, const NcclCalls& calls,

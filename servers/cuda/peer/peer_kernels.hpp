@@ -57,7 +57,8 @@ class PeerKernels {
   /// `devices` and `contexts`: by rank. Precondition: the devices have access to each other's memory. Ranks may share a
   /// device if the blocks of all these ranks can be resident on it at the same time. Throws CudaError, std::bad_alloc.
   PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts);
-  /// The same with other limits than peer_kernel_limits(), for measurements and tests.
+  /// The same with other limits than peer_kernel_limits(), for measurements and tests. Throws std::invalid_argument if
+  /// they exceed the memory.
   PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts,
               const PeerKernelLimits& limits);
   PeerKernels(const PeerKernels&) = delete;
@@ -103,8 +104,8 @@ class PeerKernels {
     std::array<std::vector<CUfunction>, peer_kernel_names.size()> functions;  // by PeerKernel, then by rank
     bool usable = false;                                                      // all kernels were loaded
   };
-  /// Offsets in a rank's memory: lines of even and odd epochs, flags of two meetings, data before flags of even and odd
-  /// epochs, results of two shots.
+  /// Offsets in a rank's memory: lines, flags, and data before flags, each of even and of odd epochs; results of two
+  /// shots.
   struct Layout {
     explicit Layout(std::size_t ranks) noexcept;
 

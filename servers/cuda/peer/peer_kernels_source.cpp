@@ -367,11 +367,6 @@ cox_broadcast_lines(const char* in, char* out, u64 bytes, const __grid_constant_
 }
 #endif
 
-// The flag of a block that has arrived at this epoch, or already at the next one, which is not numbered 0.
-__device__ inline bool has_arrived(u32 found, u32 epoch) {
-  return found == epoch || found == (epoch + 1 == 0 ? 2 : epoch + 1);
-}
-
 // Blocks of this number wait for each other. False: given up.
 __device__ inline bool meet(const Peers& flags, u32 rank, u32 stage, u32 epoch, Patience& patience) {
   const u32 slot = (stage * BLOCKS + blockIdx.x) * RANKS;
@@ -384,8 +379,8 @@ __device__ inline bool meet(const Peers& flags, u32 rank, u32 stage, u32 epoch, 
     u32 found;
     do {
       asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(found) : "l"(ours) : "memory");
-      if (!has_arrived(found, epoch) && patience.over()) met = false;
-    } while (!has_arrived(found, epoch) && met);
+      if (found != epoch && patience.over()) met = false;
+    } while (found != epoch && met);
   }
   return __syncthreads_and(met);
 }

@@ -97,14 +97,21 @@ TEST_CASE("The limits fit into the memory of the kernels, for every number of ra
   for (std::size_t count = 2; count <= PeerKernels::max_ranks; ++count) {
     INFO(count << " ranks");
     const PeerKernelLimits& of = peer_kernel_limits(count);
-    const std::size_t others = count - 1;
-    CHECK(std::max({of.lines, of.block_lines, of.broadcast_lines}) <= most_by_lines);
-    CHECK(of.one_shot * others <= most_before_flags);
-    CHECK(of.all_reduce <= most_before_flags);
-    CHECK(of.blocks / count * others <= most_before_flags);
-    CHECK(of.broadcast <= most_before_flags);
-    CHECK(of.thread_blocks <= peer_kernel_blocks);
-    if (count == 2) CHECK(of.one_shot == of.all_reduce);  // there is no kernel for two shots
+    CHECK(of.fit(count));
+    const auto fits = [&](auto member, auto value) {
+      PeerKernelLimits other = of;
+      other.*member = value;
+      return other.fit(count);
+    };
+    for (const auto member :
+         {&PeerKernelLimits::lines, &PeerKernelLimits::block_lines, &PeerKernelLimits::broadcast_lines})
+      CHECK_FALSE(fits(member, most_by_lines + 1));
+    for (const auto member : {&PeerKernelLimits::one_shot, &PeerKernelLimits::all_reduce, &PeerKernelLimits::broadcast})
+      CHECK_FALSE(fits(member, most_before_flags + 1));
+    CHECK_FALSE(fits(&PeerKernelLimits::one_shot, most_before_flags / (count - 1) + 1));
+    CHECK_FALSE(fits(&PeerKernelLimits::blocks, (most_before_flags / (count - 1) + 1) * count));
+    CHECK_FALSE(fits(&PeerKernelLimits::thread_blocks, 0U));
+    CHECK_FALSE(fits(&PeerKernelLimits::thread_blocks, peer_kernel_blocks + 1));
   }
 }
 

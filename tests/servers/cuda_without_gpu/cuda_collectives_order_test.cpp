@@ -292,6 +292,62 @@ TEST_CASE("Whichever call of the driver fails, every rank of every operation is 
   }
 }
 
+// The kernels are given to the driver one by one, so that it may refuse one and take the next one of the operation.
+TEST_CASE("Whichever call of the driver fails, a rank of a group of several kernels is told or has the right sums") {
+  FakeGpus::find();
+  const ShortTimeout timeout;
+  set_settings({{"cuda.launches_at_a_time", std::uint64_t{1}}});
+  const auto sum = [](const CudaClient& client, const std::vector<Handle>& memory) {
+    client.collective_group(both(), [&](CollectiveGroup& group) {
+      group.all_reduce(memory[0], memory[0], ElementType::U16);  // NCCL does not do it
+      group.all_reduce(memory[1], memory[1], type);
+      group.all_reduce(memory[2], memory[2], ElementType::U16);
+    });
+  };
+  for (int calls = 0;; ++calls) {
+    FakeGpus gpus;
+    INFO("call " << calls);
+    const CudaClient one = gpus.client(0);
+    const CudaClient other = gpus.client(1);
+    warm_up(one, other);
+    for (int round = 0; round < 2; ++round) {  // the second one finds what the first one has written
+      const std::vector<Handle> first = handles(one, 3, 1, 1);
+      const std::vector<Handle> second = handles(other, 3, 1, 1);
+      sum(one, first);
+      sum(other, second);
+      REQUIRE((holds(one, first[2], 6) && holds(other, second[2], 6)));
+    }
+    const std::vector<Handle> first = handles(one, 3, 10, 10);
+    const std::vector<Handle> second = handles(other, 3, 100, 100);
+    Attempts first_attempt;
+    Attempts second_attempt;
+    gpus.fail_after(calls);
+    first_attempt([&] { sum(one, first); });
+    second_attempt([&] { sum(other, second); });
+    const auto check = [](Attempts& attempt, const CudaClient& client, const std::vector<Handle>& memory) {
+      bool right = true;
+      for (std::uint32_t i = 0; i < 3; ++i) attempt([&] { right = holds(client, memory[i], 110 * (i + 1)) && right; });
+      attempt([&] {
+        client.sync_collective();
+        client.sync().get();
+      });
+      return right || attempt.failed();
+    };
+    const bool first_is_told = check(first_attempt, one, first);
+    const bool second_is_told = check(second_attempt, other, second);
+    const char* const failed = gpus.stop_failing();
+    INFO((failed != nullptr ? failed : "nothing") << " has failed\n"
+                                                  << first_attempt.said() << '\n'
+                                                  << second_attempt.said());
+    REQUIRE(first_is_told);
+    REQUIRE(second_is_told);
+    if (failed != nullptr) continue;
+    REQUIRE_FALSE((first_attempt.failed() || second_attempt.failed()));
+    break;
+  }
+  reset_settings({"cuda.launches_at_a_time"});
+}
+
 TEST_CASE("Whenever the GPUs fault, everybody on every device is told, and the process goes on") {
   FakeGpus::find();
   const ShortTimeout timeout;
