@@ -46,14 +46,17 @@ std::vector<CudaRoute> communication_routes(const CommunicationFacts& facts) {
   const std::string one_shot = std::to_string(PeerKernels::max_one_shot_bytes >> 10U) + " KiB";
   const std::string two_shots = std::to_string(PeerKernels::max_two_shots_bytes >> 20U) + " MiB";
   const std::string in_one = "all_reduce up to " + one_shot;
-  const std::string in_two = "all_reduce up to " + two_shots + ", or of a group of at most that size in total";
+  const std::string of_nccl = facts.reproducible && why_not ? "all_reduce of integers up to " : "all_reduce up to ";
+  const std::string in_two = of_nccl + two_shots + ", or of a group of at most that size in total";
   const std::string in_blocks = "all_gather and reduce_scatter up to " + two_shots + " in total, broadcast up to " +
                                 std::to_string(PeerKernels::max_broadcast_bytes >> 20U) + " MiB";
   const std::string not_nccls = "reductions of 16-bit integers, means of integers";
   if (facts.reproducible) {
     const std::string why = "collectives.reproducible is true, and NCCL does not reduce in the order of ranks";
     ways.push_back({"reductions of floating-point elements",
-                    why_not ? "refused" : "kernels in peer memory, at any size; of 8-bit elements: refused",
+                    why_not ? "refused"
+                            : "kernels in peer memory, at any size, also in groups of reductions; of 8-bit elements, "
+                              "and in groups with other operations: refused",
                     why_not ? why + "; " + *why_not : why});
   }
   if (why_not) {
