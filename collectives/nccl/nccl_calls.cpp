@@ -8,29 +8,28 @@
 namespace cox::detail {
 namespace {
 
-// Operations that only move elements are issued as bytes.
+// Operations that only move elements are issued as bytes. So are the reductions of a communicator of one rank, which
+// copy, also elements of types that NCCL does not reduce.
 void enqueue(NcclComm comm, std::size_t world_size, const NcclCall& call, void* scratch, CUstream_st* stream) {
   using enum CollectiveOperation;
   constexpr auto byte = NcclType::Uint8;
   const CollectiveRequest& request = call.request;
   const std::size_t bytes = request.count * element_size(request.element_type);
   if (bytes == 0 && request.operation != Barrier) return;
-  const auto type = nccl_type(request.element_type).value_or(byte);
-  const auto reduction = nccl_reduction(request.reduce_operation);
+  const bool copies = world_size == 1;
+  const std::size_t count = copies ? bytes : request.count;
+  const auto type = copies ? byte : nccl_type(request.element_type).value_or(byte);
+  const auto reduction = copies ? NcclReduction::Max : nccl_reduction(request.reduce_operation);
   const int root = static_cast<int>(request.root);
   const auto* const source = static_cast<const std::byte*>(call.source);
   auto* const destination = static_cast<std::byte*>(call.destination);
   switch (request.operation) {
-    case AllReduce:
-      COX_NCCL_TRY(comm, all_reduce(source, destination, request.count, type, reduction, comm, stream));
-      return;
-    case Reduce:
-      COX_NCCL_TRY(comm, reduce(source, destination, request.count, type, reduction, root, comm, stream));
-      return;
+    case AllReduce: COX_NCCL_TRY(comm, all_reduce(source, destination, count, type, reduction, comm, stream)); return;
+    case Reduce: COX_NCCL_TRY(comm, reduce(source, destination, count, type, reduction, root, comm, stream)); return;
     case Broadcast: COX_NCCL_TRY(comm, broadcast(source, destination, bytes, byte, root, comm, stream)); return;
     case AllGather: COX_NCCL_TRY(comm, all_gather(source, destination, bytes, byte, comm, stream)); return;
     case ReduceScatter:
-      COX_NCCL_TRY(comm, reduce_scatter(source, destination, request.count, type, reduction, comm, stream));
+      COX_NCCL_TRY(comm, reduce_scatter(source, destination, count, type, reduction, comm, stream));
       return;
     case AllToAll:
       COX_NCCL_TRY(comm, group_start());

@@ -69,12 +69,14 @@ CUresult cuGetErrorString(CUresult, const char** text) {
 }
 
 CUresult cuDeviceGetCount(int* count) {
-  *count = fake_devices;
+  const auto lock = lock_fake();
+  *count = fake_state().devices;
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  const auto lock = lock_fake();
   *device = ordinal;
-  return ordinal < fake_devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return ordinal < fake_state().devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 CUresult cuDeviceGetName(char* name, int size, CUdevice) {
   const std::string_view text = "no GPU at all";
@@ -117,7 +119,8 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) {
-  *can = 1;
+  const auto lock = lock_fake();
+  *can = fake_state().has_peer_access ? 1 : 0;
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUdevice, CUdevice) {

@@ -28,9 +28,13 @@ struct FakeCuda {
     std::function<Kernel()> make;
   };
 
+  static constexpr int most_devices = 9;
+
   std::mutex mutex;                           // of all below, and held while anything runs
   std::map<std::string, KernelType> kernels;  ///< by name: kernels of other names are not found
   bool by_chance = true;                      ///< false: what was given first is done first, if it can be
+  int devices = 4;                            ///< GPUs of the machine, at most most_devices
+  bool has_peer_access = true;                ///< each GPU can access the memory of the others
   int calls_until_failure = -1;               ///< of those that can fail: so many succeed, then one fails; -1: none
   int calls_until_fault = -1;                 ///< of those: then the GPUs fault, and all calls fail
   bool faulted = false;                       ///< they have

@@ -24,7 +24,6 @@
 
 namespace cox::test {
 
-constexpr int fake_devices = 4;
 constexpr std::size_t fake_device_memory = std::size_t{4} << 30U;  // bytes of each
 
 /// What a stream does: looked at again and again until it returns true. A copy of it does the same once more.
@@ -77,8 +76,8 @@ struct CUgraphExec_st {
 namespace cox::test {
 
 struct FakeWorld {
-  std::array<CUctx_st, fake_devices> contexts{{{0}, {1}, {2}, {3}}};
-  std::array<std::size_t, fake_devices> memory{};                              // bytes that are taken
+  std::array<CUctx_st, FakeCuda::most_devices> contexts{{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}}};
+  std::array<std::size_t, FakeCuda::most_devices> memory{};                    // bytes that are taken
   std::map<CUmemGenericAllocationHandle, std::pair<int, std::size_t>> pieces;  // whose, and of how many bytes
   std::map<CUdeviceptr, std::pair<int, std::size_t>> allocations;
   std::map<CUdeviceptr, std::pair<void*, std::size_t>> reservations;  // what was mapped for each, and bytes of it

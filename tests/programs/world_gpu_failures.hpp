@@ -10,6 +10,7 @@
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/gpu_fault.hpp>
 
 #include <algorithm>
@@ -138,6 +139,18 @@ inline void poison_one(GpuProcess& process) {
   report("again", [&] { process.sum(process.all); });
 }
 
+// NCCL does not reduce floats in the order of ranks.
+inline void sum_in_order(GpuProcess& process) {
+  set_settings({{"collectives.reproducible", true}});
+  report("sum", [&] { process.sum(process.all); });
+  if (process.world.process() == 1) wait_for_file("go");  // until the others have been refused
+  report("integers", [&] {
+    process.client.all_reduce(process.values, process.sums, ElementType::I32, process.all, ReduceOperation::Max);
+    if (process.client.read_one(process.sums).to_vector<float>() != std::vector<float>(GpuProcess::elements, 1.0F))
+      throw std::runtime_error("the largest is wrong");
+  });
+}
+
 using Scenario = std::function<void(GpuProcess&)>;
 inline const std::map<std::string, Scenario>& scenarios() {
   static const std::map<std::string, Scenario> all{
@@ -193,6 +206,14 @@ inline const std::map<std::string, Scenario>& scenarios() {
          if (process.world.process() == 1) wait_for_file("go");
          report("sum", [&] { process.sum(process.all); });
          try_again("late", process, process.all);
+       }},
+      {"in the order of ranks", sum_in_order},
+      {"in the order of ranks for one process",
+       [](GpuProcess& process) {
+         if (process.world.process() == 1) return sum_in_order(process);
+         report("sum", [&] { process.sum(process.all); });
+         process.client.all_reduce(process.values, process.sums, ElementType::I32, process.all, ReduceOperation::Max);
+         report("integers", [&] { static_cast<void>(process.client.read_one(process.sums)); });
        }},
       {"poison", poison_one},
       {"poison after sums of one process", poison_one},

@@ -7,6 +7,7 @@
 #include <coxswain/tests/stand_ins/nccl_operations.hpp>
 #include <coxswain/tests/stand_ins/peer_kernels.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/settings_scope.hpp>
 #include <coxswain/tests/tools/command.hpp>
 
 #include <algorithm>
@@ -106,4 +107,11 @@ TEST_CASE("All faults at once end on four GPUs in what they explain, and all els
             {"--operations", "20000", "--fault",
              "throw=0.01,cancel=0.01,expire=0.01,stall=0.01,missing=0.005,mismatch=0.01,shutdown=0.002,leave=0.002"}) ==
         "");
+}
+
+TEST_CASE("With collectives.reproducible the whole mix holds on four GPUs: it has no reductions that are refused") {
+  const bool by_nccl = GENERATE(false, true);
+  const SettingsScope in_order({{"collectives.reproducible", true}});
+  CHECK(stressed(by_nccl, {"--operations", "20000"}) == "");
+  CHECK(stressed(by_nccl, {"--operations", "10000", "--fault", "mismatch=0.05,missing=0.01"}) == "");
 }

@@ -4,6 +4,7 @@
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/collectives/nccl/nccl_types.hpp>
 #include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
@@ -160,15 +161,15 @@ std::size_t CudaRank::prepare() {
     if (nccl_communicator_ == nullptr) {
       if (is_first_of_process() && submission.failure == nullptr) submission.operation = make_recycled<PeerCopy>();
     } else {
-      const std::optional<CollectiveAlgorithm> algorithm = choose_algorithm(submission.requests);
-      if (!algorithm) {
+      std::optional<Choice> choice = choose_algorithm(submission.requests);
+      if (!choice) {
         retry_pending_ = held_up_ = true;
         return prepared;
       }
-      if (submission.failure == nullptr) submission.failure = refusal_for(submission.requests, *algorithm);
+      if (submission.failure == nullptr) submission.failure = std::move(choice->refusal);
       if (is_first_of_process() && submission.failure == nullptr) {
         auto operation = make_recycled<NcclOperation>(submission.requests, own_devices_.size());
-        operation->algorithm = *algorithm;
+        operation->algorithm = choice->algorithm;
         submission.operation = std::move(operation);
       }
     }
@@ -177,35 +178,40 @@ std::size_t CudaRank::prepare() {
   return prepared;
 }
 
-// The algorithm for the operations, the same on all ranks. std::nullopt while what it needs is being made: the devices
-// are opened, and the kernels compiled, for our own kernels, or NCCL creates its communicator.
-std::optional<CollectiveAlgorithm> CudaRank::choose_algorithm(const CollectiveRequests& requests) {
+// The same on all ranks. std::nullopt while what the algorithm needs is being made: the devices are opened, and the
+// kernels compiled, for our own kernels, or NCCL creates its communicator.
+std::optional<CudaRank::Choice> CudaRank::choose_algorithm(const CollectiveRequests& requests) {
   // Kernels in peer memory access the memory of all ranks, which must belong to this process.
   const CollectiveAlgorithm algorithm =
-      shared() ? CollectiveAlgorithm::Nccl
-               : PeerKernels::algorithm_of(requests, world_size(), communicator()->is_reproducible());
+      shared() ? CollectiveAlgorithm::Nccl : PeerKernels::algorithm_of(requests, world_size(), keeps_order());
+  std::exception_ptr failure;  // why these kernels cannot be used
   if (algorithm != CollectiveAlgorithm::Nccl) {
     if (!nccl_communicator_->devices_open() && !nccl_communicator_->devices_open(make_retry())) return std::nullopt;
-    bool usable = true;
     for (const CollectiveRequest& request : requests) {
-      const std::optional<bool> has = has_code(request);
-      if (!has) return std::nullopt;
-      usable = usable && *has;
+      const std::optional<std::exception_ptr> its = failure_of_code(request);
+      if (!its) return std::nullopt;
+      if (*its != nullptr) failure = *its;
     }
-    if (usable) return algorithm;
+    if (failure == nullptr) return Choice{.algorithm = algorithm};
   }
-  if (!nccl_communicator_->created() && !nccl_communicator_->created(make_retry())) return std::nullopt;
-  return CollectiveAlgorithm::Nccl;
+  const auto is_created = [&] { return nccl_communicator_->created() || nccl_communicator_->created(make_retry()); };
+  // A refusal does not need NCCL's communicators. Ranks of several processes create them nevertheless: for that all
+  // processes meet, and one with other settings, which refuses nothing, would wait for this one until the timeout.
+  if (shared() && !is_created()) return std::nullopt;
+  if (std::exception_ptr refusal = refusal_without_kernels(requests, failure)) return Choice{.refusal = refusal};
+  if (!is_created()) return std::nullopt;
+  return Choice{.refusal = refusal_by_nccl(requests)};
 }
 
-// Whether there are usable kernels for the request; std::nullopt while they are being compiled.
-std::optional<bool> CudaRank::has_code(const CollectiveRequest& request) {
+// Why the kernels for the request cannot be used, null if they can; std::nullopt while they are being compiled.
+std::optional<std::exception_ptr> CudaRank::failure_of_code(const CollectiveRequest& request) {
   const PeerKernelCode code = PeerKernels::code_of(request);
-  if (const auto known = has_code_.find(code); known != has_code_.end()) return known->second;
-  const auto devices = std::static_pointer_cast<CudaNcclResources>(nccl_communicator_->opened());  // null: it is broken
-  PeerKernels* const peers = devices != nullptr ? devices->peer_kernels() : nullptr;
-  if (peers == nullptr || peers->prepared(request))
-    return has_code_.emplace(code, peers != nullptr && peers->usable(request)).first->second;
+  if (const auto known = code_failures_.find(code); known != code_failures_.end()) return known->second;
+  const auto devices = std::static_pointer_cast<CudaNcclResources>(nccl_communicator_->opened());
+  if (devices == nullptr) return nccl_communicator_->broken();
+  PeerKernels* const peers = devices->peer_kernels();
+  if (peers == nullptr) return code_failures_.emplace(code, devices->why_no_peer_kernels()).first->second;
+  if (peers->prepared(request)) return code_failures_.emplace(code, peers->failure(request)).first->second;
   nccl_communicator_->run_on_helper_thread(
       "cox-nccl-code", [communicator = nccl_communicator_, devices, peers, request, then = make_retry()]() mutable {
         try {
@@ -218,29 +224,55 @@ std::optional<bool> CudaRank::has_code(const CollectiveRequest& request) {
   return std::nullopt;
 }
 
-// Why neither NCCL nor PeerKernels can do the operations; null if one of them can.
-std::exception_ptr CudaRank::refusal_for(const CollectiveRequests& requests, CollectiveAlgorithm algorithm) const {
-  if (algorithm != CollectiveAlgorithm::Nccl) return nullptr;
+// Whether reductions of floating-point elements must be in the order of ranks. One rank's are copies.
+bool CudaRank::keeps_order() const noexcept { return communicator()->is_reproducible() && world_size() > 1; }
+
+// Why operations that need kernels in peer memory are refused; null if NCCL can do them. `failure`: of the kernels that
+// do such operations; null if there are none.
+std::exception_ptr CudaRank::refusal_without_kernels(const CollectiveRequests& requests,
+                                                     const std::exception_ptr& failure) const {
+  if (world_size() == 1) return nullptr;
+  const auto needed = std::ranges::find_if(
+      requests, [&](const CollectiveRequest& each) { return PeerKernels::is_needed(each, keeps_order()); });
+  if (needed == requests.end()) return nullptr;
+  // Nothing can be launched any more: the launch reports the cause to all ranks, and aborts the communicator.
+  if (nccl_communicator_->broken() != nullptr) return nullptr;
+  const std::string why = PeerKernels::is_needed(*needed, false)
+                              ? "NCCL does not do this reduction, or not exactly, and "
+                              : "NCCL does not reduce in the order of ranks (setting collectives.reproducible), and ";
+  return std::make_exception_ptr(
+      CollectiveError(CollectiveError::Kind::Unsupported,
+                      to_string(*needed) + " refused between these GPUs: " + why +
+                          (failure != nullptr ? describe_cause(failure) : why_no_kernels(requests)),
+                      needed->caller.site, failure));
+}
+
+// Why PeerKernels::algorithm_of() is NCCL, although an operation needs kernels.
+std::string CudaRank::why_no_kernels(const CollectiveRequests& requests) const {
+  if (shared()) return "kernels in peer memory need all GPUs in one process";
+  if (world_size() > PeerKernels::max_ranks)
+    return "kernels in peer memory support at most " + std::to_string(PeerKernels::max_ranks) + " GPUs";
+  for (const CollectiveRequest& each : requests)
+    if (facts_of(each.operation).reduces && !has_peer_kernels(each.element_type))
+      return "there are no kernels in peer memory for elements of type " + std::string(to_string(each.element_type));
+  const auto other =
+      std::ranges::find_if(requests, [](const CollectiveRequest& each) { return !facts_of(each.operation).reduces; });
+  return "kernels in peer memory do groups of reductions only, and this one contains " +
+         std::string(other != requests.end() ? to_string(other->operation) : "another operation");
+}
+
+// Why NCCL does not do the operations; null if it does. Precondition: it has created its communicators, or has failed.
+std::exception_ptr CudaRank::refusal_by_nccl(const CollectiveRequests& requests) const {
+  if (world_size() == 1) return nullptr;
   for (const CollectiveRequest& request : requests) {
     if (!facts_of(request.operation).reduces || request.count == 0) continue;
     const int version = nccl().version;
-    const bool is_reproducible = communicator()->is_reproducible();
-    if (nccl_reduces(request.element_type, version) && !PeerKernels::is_needed(request, is_reproducible)) continue;
-    std::string why;
-    if (nccl_type(request.element_type) && !nccl_reduces(request.element_type, version)) {
-      why = "NCCL " + nccl_version_text(version) + " does not reduce elements of this type, 2.24 does";
-    } else {
-      const bool is_order = is_reproducible && !PeerKernels::is_needed(request, false);
-      why = is_order ? "NCCL does not reduce in the order of ranks (setting collectives.reproducible); "
-                     : "NCCL does not do this reduction, or not exactly; ";
-      why += has_peer_kernels(request.element_type)
-                 ? "kernels in peer memory do it if all GPUs belong to one process and can access each other's memory, "
-                   "they are at most eight, collectives.peer_memory is true, and the group contains no operation of "
-                   "another kind"
-                 : "there are no kernels in peer memory for elements of this type";
-    }
+    if (nccl_reduces(request.element_type, version)) continue;
+    if (nccl_communicator_->broken() != nullptr) return nullptr;
     return std::make_exception_ptr(CollectiveError(CollectiveError::Kind::Unsupported,
-                                                   to_string(request) + " refused between these GPUs: " + why,
+                                                   to_string(request) + " refused between these GPUs: NCCL " +
+                                                       nccl_version_text(version) +
+                                                       " does not reduce elements of this type, 2.24 does",
                                                    request.caller.site));
   }
   return nullptr;

@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -118,9 +119,18 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
 
   [[nodiscard]] std::shared_ptr<NcclCommunicator> find_nccl_communicator() const;
   [[nodiscard]] NcclCommunicator::Lane* find_lane() const;
-  [[nodiscard]] std::exception_ptr refusal_for(const CollectiveRequests& requests, CollectiveAlgorithm algorithm) const;
-  [[nodiscard]] std::optional<CollectiveAlgorithm> choose_algorithm(const CollectiveRequests& requests);
-  [[nodiscard]] std::optional<bool> has_code(const CollectiveRequest& request);
+  /// The algorithm for operations, or why they are refused.
+  struct Choice {
+    CollectiveAlgorithm algorithm = CollectiveAlgorithm::Nccl;
+    std::exception_ptr refusal = nullptr;
+  };
+  [[nodiscard]] std::optional<Choice> choose_algorithm(const CollectiveRequests& requests);
+  [[nodiscard]] std::optional<std::exception_ptr> failure_of_code(const CollectiveRequest& request);
+  [[nodiscard]] bool keeps_order() const noexcept;
+  [[nodiscard]] std::exception_ptr refusal_without_kernels(const CollectiveRequests& requests,
+                                                           const std::exception_ptr& failure) const;
+  [[nodiscard]] std::exception_ptr refusal_by_nccl(const CollectiveRequests& requests) const;
+  [[nodiscard]] std::string why_no_kernels(const CollectiveRequests& requests) const;
   [[nodiscard]] std::size_t prepare();
   [[nodiscard]] bool submit_some();
   [[nodiscard]] bool wait_for_others();
@@ -136,13 +146,13 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   const std::size_t lane_rank_;
   NcclCommunicator::Lane* const lane_;  // null if there are no NCCL communicators
   const StreamSlot slot_;
-  const std::uint64_t begin_;                     // operation n completes at begin_ + n
-  alignas(64) std::uint64_t last_;                // this and the rest: not read by other threads
-  std::array<std::uint32_t, 3> kernel_counts_{};  // by CollectiveAlgorithm
-  std::map<PeerKernelCode, bool> has_code_;       // whether PeerKernels has usable kernels, where known
-  CollectiveSubmissions unsubmitted_;             // in order
-  bool retry_pending_ = false;                    // a callback of make_retry() will continue the submission
-  bool held_up_ = false;                          // a submission was deferred since the queue was last empty
+  const std::uint64_t begin_;                                   // operation n completes at begin_ + n
+  alignas(64) std::uint64_t last_;                              // this and the rest: not read by other threads
+  std::array<std::uint32_t, 3> kernel_counts_{};                // by CollectiveAlgorithm
+  std::map<PeerKernelCode, std::exception_ptr> code_failures_;  // where known; null: PeerKernels has usable kernels
+  CollectiveSubmissions unsubmitted_;                           // in order
+  bool retry_pending_ = false;  // a callback of make_retry() will continue the submission
+  bool held_up_ = false;        // a submission was deferred since the queue was last empty
   std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // when QueueFull began
   PendingCollectives& pending_;
   std::optional<PendingCollectives::Call> rest_;  // set while operations wait to be submitted to the sequencer

@@ -49,15 +49,17 @@ std::vector<CudaRoute> communication_routes(const CommunicationFacts& facts) {
   }
   const auto why_not = why_not_in_peer_memory(facts);
   const PeerKernelLimits& limits = peer_kernel_limits(facts.devices.size());
-  const std::string small =
-      "all_reduce up to " + size_name(limits.all_reduce) + ", or of a group of at most that size in total";
+  const std::string what = facts.reproducible && why_not ? "all_reduce of integers up to " : "all_reduce up to ";
+  const std::string small = what + size_name(limits.all_reduce) + ", or of a group of at most that size in total";
   const std::string blocks = "all_gather and reduce_scatter up to " + size_name(limits.blocks) +
                              " in total, broadcast up to " + size_name(limits.broadcast);
   const std::string not_nccls = "reductions of 16-bit integers, means of integers";
   if (facts.reproducible) {
     const std::string why = "collectives.reproducible is true, and NCCL does not reduce in the order of ranks";
     ways.push_back({"reductions of floating-point elements",
-                    why_not ? "refused" : "kernels in peer memory, at any size; of 8-bit elements: refused",
+                    why_not ? "refused"
+                            : "kernels in peer memory, at any size, also in groups of reductions; of 8-bit elements, "
+                              "and in groups with other operations: refused",
                     why_not ? why + "; " + *why_not : why});
   }
   if (why_not) {

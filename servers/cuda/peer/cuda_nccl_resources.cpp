@@ -1,8 +1,12 @@
 #include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
 
+#include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
+#include <new>
 #include <source_location>
+#include <string>
 
 namespace cox::detail {
 namespace {
@@ -22,9 +26,26 @@ CudaNcclResources::CudaNcclResources(const CommunicationId& devices, const std::
     COX_CUDA_TRY(stream_create(ranks_[rank].stream.out(), CU_STREAM_NON_BLOCKING, 0));
     COX_CUDA_TRY(memory_alloc(ranks_[rank].scratch.out(), scratch_size));
   }
-  // Kernels in peer memory need the memory of all ranks in this process.
-  if (!devices.spans_processes() && settings().get<bool>("collectives.peer_memory"))
+  make_peer_kernels(devices);
+}
+
+void CudaNcclResources::make_peer_kernels(const CommunicationId& devices) {
+  const auto refuse = [&](const std::string& why, const std::exception_ptr& cause = nullptr) {
+    why_no_peer_kernels_ = std::make_exception_ptr(
+        CollectiveError(CollectiveError::Kind::Unsupported, why, std::source_location(), cause));
+  };
+  if (devices.spans_processes()) return refuse("kernels in peer memory need all GPUs in one process");
+  if (!settings().get<bool>("collectives.peer_memory")) return refuse("the setting collectives.peer_memory is false");
+  try {
     peer_kernels_ = PeerKernels::make(devices, contexts_);
+    if (peer_kernels_ == nullptr) refuse("not all of these GPUs can access each other's memory");
+  } catch (const std::bad_alloc&) {
+    refuse("there was no memory for kernels in peer memory when the devices were opened", std::current_exception());
+    log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
+      return "no memory for the peer kernels of " + devices.to_string() +
+             ": small collectives use NCCL, which is slower; what it does not reduce is refused";
+    });
+  }
 }
 
 CudaNcclResources::~CudaNcclResources() {

@@ -7,6 +7,7 @@
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -37,6 +38,8 @@ class CudaNcclResources final : public NcclDeviceResources {
   /// Null if the communicator has devices of other processes, the setting collectives.peer_memory is false, the GPUs
   /// have no access to each other's memory, or there is no memory for it.
   [[nodiscard]] PeerKernels* peer_kernels() const noexcept { return peer_kernels_.get(); }
+  /// Why peer_kernels() is null: a CollectiveError Unsupported; null if it is not.
+  [[nodiscard]] const std::exception_ptr& why_no_peer_kernels() const noexcept { return why_no_peer_kernels_; }
 
  private:
   struct Rank {
@@ -45,10 +48,12 @@ class CudaNcclResources final : public NcclDeviceResources {
   };
   explicit CudaNcclResources(std::vector<std::shared_ptr<CudaContext>> contexts)
       : contexts_(std::move(contexts)), ranks_(contexts_.size()) {}
+  void make_peer_kernels(const CommunicationId& devices);
 
   std::vector<std::shared_ptr<CudaContext>> contexts_;
   std::vector<Rank> ranks_;
   std::shared_ptr<PeerKernels> peer_kernels_;
+  std::exception_ptr why_no_peer_kernels_;
 };
 
 }  // namespace cox::detail

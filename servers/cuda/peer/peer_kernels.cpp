@@ -235,16 +235,7 @@ PeerKernelCode PeerKernels::code_of(const CollectiveRequest& request) noexcept {
 
 std::shared_ptr<PeerKernels> PeerKernels::make(const CommunicationId& devices,
                                                const std::vector<std::shared_ptr<CudaContext>>& contexts) {
-  if (!all_reach_each_other(contexts)) return nullptr;
-  try {
-    return std::make_shared<PeerKernels>(devices.devices(), contexts);
-  } catch (const std::bad_alloc&) {
-    log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
-      return "no memory for the peer kernels of " + devices.to_string() +
-             ": small collectives use NCCL, which is slower";
-    });
-    return nullptr;
-  }
+  return all_reach_each_other(contexts) ? std::make_shared<PeerKernels>(devices.devices(), contexts) : nullptr;
 }
 
 PeerKernels::Layout::Layout(std::size_t ranks) noexcept
@@ -331,6 +322,7 @@ void PeerKernels::prepare(const CollectiveRequest& request, const std::function<
   if (failure != nullptr)
     log::write(LogSubsystem::Collectives, LogLevel::Warn,
                [&] { return "no peer kernel for " + to_string(request) + ": " + cox::describe(failure); });
+  made->failure = failure;
   lock.lock();
   kept_.push_back(std::move(made));
   kernels_[index_of(request)].store(kept_.back().get(), std::memory_order_release);

@@ -51,7 +51,7 @@ class PeerKernels {
   [[nodiscard]] static PeerKernelCode code_of(const CollectiveRequest& request) noexcept;
 
   /// Allocates memory on all devices, whose contexts are open, and makes it accessible to the others. Returns null if
-  /// they have no access to each other's memory, or there is not enough memory. Throws CudaError, std::bad_alloc.
+  /// they have no access to each other's memory. Throws CudaError, std::bad_alloc: also if a device has no memory left.
   [[nodiscard]] static std::shared_ptr<PeerKernels> make(const CommunicationId& devices,
                                                          const std::vector<std::shared_ptr<CudaContext>>& contexts);
   /// `devices` and `contexts`: by rank. Precondition: the devices have access to each other's memory. Ranks may share a
@@ -70,7 +70,7 @@ class PeerKernels {
   /// devices can run them, else those that NVRTC compiles now. The object that `quiesce` returns is held while they are
   /// loaded, since loading may wait for running kernels. Blocks for all of that, the first time. While
   /// another call prepares other kernels, it also blocks for that, unless these kernels are prepared already. A failure
-  /// to compile or load is logged, not thrown. Throws what `quiesce` throws, std::bad_alloc.
+  /// to compile or load is logged and kept for failure(), not thrown. Throws what `quiesce` throws, std::bad_alloc.
   void prepare(const CollectiveRequest& request, const std::function<std::shared_ptr<void>()>& quiesce);
   /// Whether prepare() has completed for such operations, with success or not.
   [[nodiscard]] bool prepared(const CollectiveRequest& request) const noexcept { return find(request) != nullptr; }
@@ -78,6 +78,10 @@ class PeerKernels {
   [[nodiscard]] bool usable(const CollectiveRequest& request) const noexcept {
     const Kernels* const found = find(request);
     return found != nullptr && found->usable;
+  }
+  /// The failure of prepare() to compile or load the kernels; null if they are usable(). Precondition: prepared().
+  [[nodiscard]] std::exception_ptr failure(const CollectiveRequest& request) const noexcept {
+    return find(request)->failure;
   }
 
   using Launch = std::function<void(const KernelLaunch&)>;
@@ -103,6 +107,7 @@ class PeerKernels {
     std::vector<CudaKernel> kept;                                             // keeps the functions below
     std::array<std::vector<CUfunction>, peer_kernel_names.size()> functions;  // by PeerKernel, then by rank
     bool usable = false;                                                      // all kernels were loaded
+    std::exception_ptr failure;
   };
   /// Offsets in a rank's memory: lines, flags, and data before flags, each of even and of odd epochs; results of two
   /// shots.

@@ -3,6 +3,7 @@
 #include <coxswain/tests/servers/contract/fleet.hpp>
 #include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/settings_scope.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -171,7 +172,7 @@ WaysToSum<Client> ways_to_sum() {
 TEMPLATE_TEST_CASE("With collectives.reproducible a sum does not depend on size, group, split and stream", "",
                    COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, ranks_of_sum);
-  set_settings({{"collectives.reproducible", true}, {"collectives.peer_memory", true}});
+  const SettingsScope in_order({{"collectives.reproducible", true}, {"collectives.peer_memory", true}});
   TestType fleet(ranks_of_sum);
   std::vector<std::vector<float>> values;
   for (std::size_t rank = 0; rank < ranks_of_sum; ++rank) values.push_back(floats_of(rank, elements_of_sum));
@@ -190,5 +191,4 @@ TEMPLATE_TEST_CASE("With collectives.reproducible a sum does not depend on size,
       REQUIRE((found == expected));  // not printed: it is long
     });
   }
-  reset_settings({"collectives.reproducible", "collectives.peer_memory"});
 }

@@ -4,6 +4,7 @@
 #include <coxswain/tests/servers/contract/fleet.hpp>
 #include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/settings_scope.hpp>
 
 #include <coxswain/collectives/communicator/gradient_buckets.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
@@ -67,6 +68,27 @@ TEMPLATE_TEST_CASE("One device: every operation gives it what it has", "", COX_F
   });
   CHECK(read_soon(client, in_place) == numbers);
   settle(client);
+}
+
+TEMPLATE_TEST_CASE("One device: whatever can be reduced is, in the order of ranks and without peer memory", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 1);
+  const SettingsScope settings({{"collectives.reproducible", true}, {"collectives.peer_memory", false}});
+  TestType fleet(1);
+  const CommunicationId alone(fleet.devices());
+  auto& client = fleet[0];
+  const Numbers numbers(1000, 0x01020304);  // no NaN of any type
+  for (const ElementType type : {ElementType::F32, ElementType::F8E4M3, ElementType::I16, ElementType::I32}) {
+    const Handle from = to_device(client, numbers);
+    const Handle to = to_device(client, Numbers(1000, -1));
+    client.all_reduce(from, to, type, alone);
+    CHECK(read_soon(client, to) == numbers);
+    client.collective_group(alone, [&](CollectiveGroup& group) {
+      group.reduce_scatter(from, to, type, ReduceOperation::Mean);
+      group.barrier();
+    });
+    CHECK(read_soon(client, to) == numbers);
+  }
 }
 
 TEMPLATE_TEST_CASE("One device: a graph, gradient buckets and to_client work as with several", "", COX_FLEETS) {

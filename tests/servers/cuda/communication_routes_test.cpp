@@ -69,9 +69,13 @@ TEST_CASE("If sums must not depend on the size, they need peer memory") {
     return *found;
   };
   CHECK_THAT(floats().route, ContainsSubstring("at any size"));
+  CHECK_THAT(floats().route, ContainsSubstring("groups"));
   facts.peer_memory = false;
   CHECK(floats().route == "refused");
   CHECK_THAT(floats().why, ContainsSubstring("collectives.peer_memory"));
+  for (const CudaRoute& way : communication_routes(facts))  // no other row says that floats are reduced
+    if (way.what.find("all_reduce") != std::string::npos)
+      CHECK_THAT(way.what, ContainsSubstring("all_reduce of integers"));
 }
 
 TEST_CASE("Without NCCL collectives are refused, and it says why") {

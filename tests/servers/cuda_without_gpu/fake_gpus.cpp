@@ -3,9 +3,12 @@
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
+#include <coxswain/tests/fake_nccl/fake_nccl.hpp>
 #include <coxswain/tests/stand_ins/cuda_driver.hpp>
 #include <coxswain/tests/stand_ins/kernel_functions.hpp>
 #include <coxswain/tests/stand_ins/peer_kernels.hpp>
+
+#include <dlfcn.h>
 
 #include <mutex>
 #include <span>
@@ -45,6 +48,8 @@ FakeGpus::FakeGpus() : fake(find()) {
   fake.misuse.clear();
   fake.by_chance = true;
   fake.largest_piece = ~std::size_t{0};
+  fake.devices = 4;
+  fake.has_peer_access = true;
   fake.launches = fake.graph_launches = fake.calls = 0;
   fake.attributes.clear();
   fake.kernels["append"] = {{8, 4}, [this] {
@@ -131,6 +136,15 @@ bool FakeGpus::faulted() {
 bool FakeGpus::has_failed() {
   const std::lock_guard lock(fake.mutex);
   return fake.failed != nullptr;
+}
+
+std::size_t FakeGpus::nccl_creations() {
+  void* const nccl = dlopen(COX_FAKE_NCCL, RTLD_NOW | RTLD_NOLOAD);
+  if (nccl == nullptr) return 0;
+  FakeNccl& fake = *reinterpret_cast<FakeNccl* (*)()>(dlsym(nccl, "cox_fake_nccl"))();
+  dlclose(nccl);
+  const std::lock_guard lock(fake.mutex);
+  return fake.count(FakeNccl::Kind::Create);
 }
 
 const char* FakeGpus::stop_failing() {

@@ -66,6 +66,9 @@ class FakeGpus {
   /// The function that has failed; null: none. None will any more.
   const char* stop_failing();
 
+  /// How often NCCL has created communicators so far; 0 if the process has not opened it.
+  [[nodiscard]] static std::size_t nccl_creations();
+
   /// The stand-ins are what the library takes for the driver and the others from now on. Before anything asks for them.
   static FakeCuda& find();
 

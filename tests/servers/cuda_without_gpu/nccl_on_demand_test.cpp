@@ -1,37 +1,20 @@
 // When NCCL creates the communicators of GPUs of one process: at the first operation that needs it.
-#include <coxswain/tests/fake_nccl/fake_nccl.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/runtime/communication/communication_id.hpp>
-#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 
-#include <dlfcn.h>
-
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 using namespace cox;
 using namespace cox::test;
-using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
 constexpr ElementType type = ElementType::U32;
-
-/// How often NCCL has created communicators so far; 0 if the process has not opened it.
-std::size_t creations() {
-  void* const nccl = dlopen(COX_FAKE_NCCL, RTLD_NOW | RTLD_NOLOAD);
-  if (nccl == nullptr) return 0;
-  FakeNccl& fake = *reinterpret_cast<FakeNccl* (*)()>(dlsym(nccl, "cox_fake_nccl"))();
-  dlclose(nccl);
-  const std::lock_guard lock(fake.mutex);
-  return fake.count(FakeNccl::Kind::Create);
-}
 
 /// Sums on two devices, of so many elements each.
 class Sums {
@@ -67,16 +50,16 @@ class Sums {
 
 TEST_CASE("NCCL creates the communicators of a process when the first operation needs it, and then once") {
   FakeGpus gpus;
-  const std::size_t before = creations();
+  const std::size_t before = FakeGpus::nccl_creations();
   {
     const Sums sums;
     for (const std::size_t count : {1U, 1'000U, 100'000U}) CHECK(sums.are_right(count));
-    CHECK(creations() == before);
+    CHECK(FakeGpus::nccl_creations() == before);
     sums.large();
-    CHECK(creations() == before + 1);
+    CHECK(FakeGpus::nccl_creations() == before + 1);
     CHECK(sums.are_right(10));
     sums.large();
-    CHECK(creations() == before + 1);
+    CHECK(FakeGpus::nccl_creations() == before + 1);
   }
   CHECK(gpus.fake.misuse.empty());
 }
@@ -84,7 +67,7 @@ TEST_CASE("NCCL creates the communicators of a process when the first operation 
 TEST_CASE("Small sums go on while the others still have operations for which NCCL is being created") {
   FakeGpus gpus;
   const CommunicationId devices({FakeGpus::device(0), FakeGpus::device(1)});
-  const std::size_t before = creations();
+  const std::size_t before = FakeGpus::nccl_creations();
   const std::size_t large = detail::peer_kernel_limits(2).all_reduce + 4;
   std::vector<CudaClient> clients;
   std::vector<std::vector<Handle>> sums(2);
@@ -104,26 +87,5 @@ TEST_CASE("Small sums go on while the others still have operations for which NCC
     for (std::uint32_t i = 0; i < 30; ++i)
       REQUIRE(clients[rank].read_one(sums[rank][i]).to_vector<std::uint32_t>() ==
               std::vector<std::uint32_t>{2 * i, 200});
-  CHECK(creations() == before + 1);
-}
-
-TEST_CASE("With collectives.reproducible, reductions that only NCCL could do are refused, and the rest is done") {
-  FakeGpus gpus;
-  set_settings({{"collectives.reproducible", true}, {"collectives.peer_memory", false}});
-  const CommunicationId devices{{FakeGpus::device(0), FakeGpus::device(1)}};
-  const std::array clients{FakeGpus::client(0), FakeGpus::client(1)};
-  std::vector<Handle> data;
-  for (const CudaClient& client : clients) {
-    data.push_back(client.create(Bytes::copy_of(std::vector<float>(10, 1.0F))));
-    client.all_reduce(data.back(), data.back(), ElementType::F32, devices);
-  }
-  for (std::size_t rank = 0; rank < 2; ++rank) {
-    clients[rank].sync_collective();
-    CHECK_THROWS_WITH(clients[rank].sync().get(), ContainsSubstring("collectives.reproducible"));
-    clients[rank].accept(data[rank]);
-    clients[rank].all_reduce(data[rank], data[rank], ElementType::I32, devices, ReduceOperation::Max);
-  }
-  for (std::size_t rank = 0; rank < 2; ++rank)
-    CHECK(clients[rank].read_one(data[rank]).to_vector<float>() == std::vector<float>(10, 1.0F));
-  reset_settings({"collectives.reproducible", "collectives.peer_memory"});
+  CHECK(FakeGpus::nccl_creations() == before + 1);
 }

@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 #if COX_HAS_CUDA
 #include <coxswain/servers/cuda/peer/cuda_communication.hpp>
@@ -46,8 +47,11 @@ struct ClientBackend {
 using LibraryBackend = ClientBackend<HostClient>;
 #if COX_HAS_CUDA
 struct CudaBackend : ClientBackend<CudaClient> {
-  [[nodiscard]] static Reductions reductions(const std::vector<DeviceId>& devices) {
-    return reduces_in_peer_memory(devices) ? Reductions::NcclAndPeerMemory : Reductions::Nccl;
+  [[nodiscard]] static Reductions reductions(const std::vector<DeviceId>& devices, bool is_shared) {
+    const bool in_order = settings().get<bool>("collectives.reproducible");
+    // The rounds of a shared run are the same in one process and in several.
+    if (is_shared || !reduces_in_peer_memory(devices)) return in_order ? Reductions::NcclOfIntegers : Reductions::Nccl;
+    return in_order ? Reductions::PeerMemoryInOrder : Reductions::NcclAndPeerMemory;
   }
 };
 #endif
@@ -77,9 +81,8 @@ class Engine {
   [[nodiscard]] static Options with_what_there_is(Options options) {
     if (options.ranks().size() < 2) {
       options.mix = options.mix.without_collectives();
-    } else if constexpr (requires { Backend::reductions(options.devices); }) {
-      // The rounds of a shared run are the same in one process and in several.
-      options.reductions = options.shared ? Reductions::Nccl : Backend::reductions(options.devices);
+    } else if constexpr (requires { Backend::reductions(options.devices, true); }) {
+      options.reductions = Backend::reductions(options.devices, options.shared.has_value());
     }
     return options;
   }

@@ -23,6 +23,11 @@ enum class Reductions : std::uint8_t {
   NcclAndPeerMemory,
   /// As NcclAndPeerMemory, but without 16-bit integers and means of integers.
   Nccl,
+  /// As NcclAndPeerMemory, with the setting collectives.reproducible: floats only where they are reduced in the order
+  /// of ranks, which is not in a group that has other operations, too.
+  PeerMemoryInOrder,
+  /// As Nccl, with the setting collectives.reproducible: without floats.
+  NcclOfIntegers,
 };
 
 /// The settings of a run.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdint>
 
 namespace cox::stress {
 namespace {
@@ -25,19 +26,26 @@ bool is_recomputed(ElementType type) noexcept {
   return can_reduce(type) && type != ElementType::F8E4M3 && type != ElementType::F8E5M2;
 }
 
+/// What a round consists of.
+enum class Parts : std::uint8_t { One, Reductions, Mixed };
+
 /// Whether the result of a reduction is exact, which depends on the implementation that does it.
 struct Exactness {
   std::size_t ranks;
   Reductions reductions;
-  bool in_group;
+  Parts parts;
 
   [[nodiscard]] bool has(ElementType type, ReduceOperation reduce) const noexcept {
     if (reductions == Reductions::All) return true;
     const bool is_float = accumulate_type(type) == ElementType::F32 || type == ElementType::F64;
     const bool is_mean = reduce == ReduceOperation::Mean;
+    if (is_float && reductions == Reductions::NcclOfIntegers) return false;
+    if (is_float && reductions == Reductions::PeerMemoryInOrder && parts == Parts::Mixed) return false;
     if (is_mean && is_float) return std::has_single_bit(ranks);
     const bool not_by_nccl = is_mean || type == ElementType::I16 || type == ElementType::U16;
-    return !not_by_nccl || (reductions == Reductions::NcclAndPeerMemory && !in_group);
+    const bool in_peer_memory =
+        reductions == Reductions::NcclAndPeerMemory || reductions == Reductions::PeerMemoryInOrder;
+    return !not_by_nccl || (in_peer_memory && parts == Parts::One);
   }
 };
 
@@ -68,16 +76,20 @@ void choose_rounded(std::vector<RoundPart>& parts, Random& random) {
 }
 
 std::vector<RoundPart> plan_parts(const Plan& plan, std::size_t ranks, Reductions reductions, Random& random) {
-  constexpr std::array others{CollectiveOperation::AllReduce, CollectiveOperation::Reduce, CollectiveOperation::Barrier,
-                              CollectiveOperation::Broadcast};
+  constexpr std::array others{CollectiveOperation::AllReduce, CollectiveOperation::Reduce,  // these two reduce
+                              CollectiveOperation::Barrier, CollectiveOperation::Broadcast};
   constexpr std::uint64_t one_group_in = 8;
   const bool group = plan.operation != Operation::Transfer && random.below(one_group_in) == 0;
   const std::size_t more = group ? 1 + static_cast<std::size_t>(random.below(2)) : 0;
   const std::size_t bytes = plan.bytes / (more + 1);
-  const Exactness exactness{ranks, reductions, group};
-  std::vector<RoundPart> parts{plan_part(operation_of(plan.operation), bytes, exactness, random)};
+  const CollectiveOperation first = operation_of(plan.operation);
+  // Floats may be in a group of reductions only.
+  const bool only_reduces = reductions == Reductions::PeerMemoryInOrder && facts_of(first).reduces;
+  const std::size_t choices = only_reduces ? 2 : others.size();
+  const Exactness exactness{ranks, reductions, !group ? Parts::One : only_reduces ? Parts::Reductions : Parts::Mixed};
+  std::vector<RoundPart> parts{plan_part(first, bytes, exactness, random)};
   for (std::size_t i = 0; i < more; ++i)
-    parts.push_back(plan_part(others[random.below(others.size())], bytes, exactness, random));
+    parts.push_back(plan_part(others[random.below(choices)], bytes, exactness, random));
   return parts;
 }
 
