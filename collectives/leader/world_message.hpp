@@ -119,9 +119,9 @@ struct Heartbeat {
 
   friend bool operator==(const Heartbeat&, const Heartbeat&) = default;
 };
-/// The process leaves the world in good order.
+/// The process leaves the world.
 struct Bye {
-  std::string text = {};
+  std::string text = {};  ///< Why; empty: in good order.
 
   friend bool operator==(const Bye&, const Bye&) = default;
 };
@@ -243,7 +243,7 @@ struct Why {
 
   friend bool operator==(const Why&, const Why&) = default;
 };
-/// The process has left the world.
+/// The process has left the world. Also sent to itself: it must leave, because its data links to others are broken.
 struct Gone {
   std::uint16_t process = 0;
   CollectiveError::Kind kind = CollectiveError::Kind::ProcessGone;  ///< or ProcessSilent
@@ -332,13 +332,13 @@ struct MarkNoted {
   friend bool operator==(const MarkNoted&, const MarkNoted&) = default;
 };
 
-/// About the data link between two processes, which forwards nothing any more: see Stall. The leader passes it on to
-/// `process`, and replaces that by the sender.
+/// About the data link between two processes, which has ended, or forwards nothing any more: see Stall. The leader
+/// passes it on to `process`, and replaces that by the sender.
 struct LinkCheck {
   enum class Kind : std::uint8_t {
     Asks,   ///< The sender waits for inputs, and nothing arrives.
     Sent,   ///< The answer: `bytes` were sent on the link.
-    Broken  ///< They have not arrived. The sender ends the link, and `process` must do so, too.
+    Broken  ///< They have not arrived, or the link has ended. The sender ends it, and `process` must do so, too.
   };
   Kind kind = Kind::Asks;
   std::uint16_t process = 0;

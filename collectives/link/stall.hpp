@@ -17,7 +17,7 @@ class Stall {
 
   /// To be called periodically. `is_awaited`: something is awaited from the other end, and would be read if it came.
   /// `received`: bytes so far. `running_since`: when this process last went on after a pause, in which it would not
-  /// have read anything. Asks after half of the limit, again and again until an answer comes.
+  /// have read anything. Asks after half of the limit, and again after each quarter of it until an answer comes.
   [[nodiscard]] Next check(bool is_awaited, std::uint64_t received, std::chrono::nanoseconds limit, Time running_since,
                            Time now) noexcept;
   /// The answer of the other end: how many bytes it has sent.
@@ -26,6 +26,7 @@ class Stall {
  private:
   std::uint64_t received_ = 0;
   Time since_ = Time::max();    // nothing has arrived since then; max(): nothing is awaited
+  std::optional<Time> asked_;   // when this end has asked last
   std::optional<Time> answer_;  // when it was known that more was sent than had arrived
 };
 

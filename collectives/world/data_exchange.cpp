@@ -185,9 +185,12 @@ void DataExchange::replace(std::uint16_t process, std::shared_ptr<DataLink> link
 
 bool DataExchange::has(std::uint16_t process) const { return link(process) != nullptr; }
 
-bool DataExchange::awaits(std::uint16_t process) const {
+std::vector<bool> DataExchange::awaited() const {
+  std::vector<bool> awaited(gone_.size());
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(active_, [process](const auto& each) { return contains(each.second.awaited, process); });
+  for (const auto& [name, active] : active_)
+    for (const std::uint16_t process : active.awaited) awaited[process] = true;
+  return awaited;
 }
 
 std::shared_ptr<DataLink> DataExchange::link(std::uint16_t process) const {

@@ -42,8 +42,8 @@ class DataExchange final : public RankExchange {
   [[nodiscard]] bool has(std::uint16_t process) const;
   /// The link to a process; nullptr if there is none.
   [[nodiscard]] std::shared_ptr<DataLink> link(std::uint16_t process) const;
-  /// Whether an operation waits for inputs of the process.
-  [[nodiscard]] bool awaits(std::uint16_t process) const;
+  /// By process: whether an operation waits for its inputs.
+  [[nodiscard]] std::vector<bool> awaited() const;
   /// The link to the successor of a process. Operations of `ended` and of earlier epochs, which its predecessor has not
   /// completed, fail as before.
   void replace(std::uint16_t process, std::shared_ptr<DataLink> link, const std::vector<SharedCommunicator>& ended);

@@ -19,6 +19,7 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t most_hello = 32'768;  // bytes of a Hello: its devices have at most 24 KiB
 constexpr std::chrono::seconds successor_connects_within{30};
+constexpr std::chrono::seconds gone_within{2};
 
 }  // namespace
 
@@ -201,14 +202,19 @@ void LeaderService::receive(std::uint16_t process, Message message) {
   }
   if (!leader_) return;
   const bool is_own = process == options_.own;
-  if (std::holds_alternative<Bye>(message)) {
-    if (!is_own) return lose(process, Kind::ProcessGone, "it has left the world");
-    leader_->gone(process, Kind::ProcessGone, "it has left the world");
+  if (const auto* const bye = std::get_if<Bye>(&message)) {
+    const std::string why = bye->text.empty() ? "it has left the world" : "it has left the world: " + bye->text;
+    if (!is_own) return lose(process, Kind::ProcessGone, why);
+    leader_->gone(process, Kind::ProcessGone, why);
     return send_outgoing();
   }
+  std::optional<LinkCheck> broken;
+  if (const auto* const check = std::get_if<LinkCheck>(&message))
+    if (check->kind == LinkCheck::Kind::Broken) broken = *check;
   const Leader::Fault fault = leader_->receive(process, std::move(message), steady_clock::now());
   if (fault && is_own) return handlers_.own_failed(*fault);
   if (fault) return lose(process, Kind::ProcessGone, "it sent a message that is not valid: " + *fault);
+  if (broken) note_broken(process, *broken);
   send_outgoing();
 }
 
@@ -216,6 +222,7 @@ void LeaderService::lose(std::uint16_t process, Kind kind, const std::string& te
   const Link link = std::exchange(links_[process], nullptr);
   if (link == nullptr) return;
   link->close();
+  broken_links_.remove(process);
   const std::string whole = name(process) + " is gone: " + text;
   cox::log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] { return whole; });
   leader_->gone(process, kind, text);
@@ -223,6 +230,36 @@ void LeaderService::lose(std::uint16_t process, Kind kind, const std::string& te
   if (is_welcomed_)  // it may be connecting to the process
     successors_.front().link->send(Gone{.process = process, .kind = kind, .text = whole});
   if (handlers_.lost) handlers_.lost(process, kind, whole);
+}
+
+void LeaderService::note_broken(std::uint16_t process, const LinkCheck& check) {
+  if (!leader_->is_present(check.process) || facts_[check.process].restart != check.restart) return;
+  const Time now = steady_clock::now();
+  broken_links_.add(process, check.process, now);
+  if (!is_deciding_) decide_at(now);
+}
+
+// A link also ends because its process does, which is known in a moment. And processes find in different heartbeats
+// that the links to another one deliver nothing: all of them are to be known when it is decided who leaves.
+void LeaderService::decide_at(Time time) {
+  is_deciding_ = true;
+  deciding_.expires_at(time + gone_within + 3 * options_.heartbeat);
+  deciding_.async_wait([this](const error_code& failed) {
+    if (!failed) choose_leaving();
+  });
+}
+
+void LeaderService::choose_leaving() {
+  is_deciding_ = false;
+  const Time until = steady_clock::now() - gone_within - 3 * options_.heartbeat;
+  for (const BrokenLinks::Leaving& each : broken_links_.take_leaving(until, options_.own)) {
+    std::string text = "it has no connection to ";
+    for (std::size_t i = 0; i < each.others.size(); ++i) text += (i == 0 ? "" : ", ") + name(each.others[i]);
+    if (const Link& link = links_[each.process])
+      link->send(Gone{.process = each.process, .text = name(each.process) + " is gone: " + text});
+    lose(each.process, Kind::ProcessGone, text);
+  }
+  if (const auto first = broken_links_.first()) decide_at(*first);
 }
 
 void LeaderService::send_outgoing() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/collectives/leader/broken_links.hpp>
 #include <coxswain/collectives/leader/leader.hpp>
 #include <coxswain/collectives/leader/world_message.hpp>
 #include <coxswain/collectives/link/control_link.hpp>
@@ -29,7 +30,8 @@ struct LeaderServiceOptions {
   std::uint16_t processes = 2;
   std::string run{};
   Token token{};
-  std::size_t max_ahead = 1024;  ///< see LeaderOptions
+  std::size_t max_ahead = 1024;                                 ///< see LeaderOptions
+  std::chrono::nanoseconds heartbeat{std::chrono::seconds(1)};  ///< how often send_heartbeats() is called
   std::chrono::nanoseconds silence{std::chrono::seconds(30)};
   /// How long a connection may exist before it has said which process it comes from.
   std::chrono::nanoseconds identified_within{std::chrono::seconds(10)};
@@ -39,7 +41,8 @@ struct LeaderServiceOptions {
 };
 
 /// Leads a world: accepts its processes, orders their operations (Leader), and notices processes that are gone or
-/// silent. All functions are for the thread of the io_context, and for the thread that starts it before it runs.
+/// silent. If processes that live have lost the connection between them, it decides which one leaves. All functions are
+/// for the thread of the io_context, and for the thread that starts it before it runs.
 class LeaderService {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -96,6 +99,9 @@ class LeaderService {
   void complete_successor();
   void drop_successor(std::uint16_t process);
   void lose(std::uint16_t process, Kind kind, const std::string& text);
+  void note_broken(std::uint16_t process, const LinkCheck& check);
+  void decide_at(Time time);
+  void choose_leaving();
   void send_heartbeat(std::uint16_t process);
   void send_outgoing();
   void arm_timer();
@@ -124,6 +130,9 @@ class LeaderService {
   };
   std::vector<Heard> heard_;       // by process
   std::vector<Silence> silences_;  // by process
+  BrokenLinks broken_links_;
+  boost::asio::steady_timer deciding_{io_};  // when some of broken_links_ are old enough
+  bool is_deciding_ = false;                 // deciding_ runs
 };
 
 }  // namespace cox::detail::world

@@ -163,6 +163,7 @@ void WorldSession::lead(Store& store, Time deadline) {
                            .run = place.run,
                            .token = token_,
                            .max_ahead = options_.max_ahead,
+                           .heartbeat = options_.heartbeat,
                            .silence = options_.silence,
                            .identified_within = options_.identified_within,
                            .own = own_},

@@ -71,6 +71,7 @@ class WorldLeader::Thread {
             .run = std::move(options.run),
             .token = options.token,
             .max_ahead = static_cast<std::size_t>(now.get<std::uint64_t>("collectives.max_ahead")),
+            .heartbeat = heartbeat_,
             .silence = now.get<std::chrono::nanoseconds>("world.silence")};
   }
 

@@ -127,9 +127,9 @@ void WorldSession::lose_data(std::uint16_t process, Kind kind, const std::string
 void WorldSession::handle(Message message) {
   if (const auto* const heartbeat = std::get_if<Heartbeat>(&message)) return note_heartbeat(*heartbeat);
   if (const auto* const gone = std::get_if<Gone>(&message)) {
-    if (!leads_ && gone->process < facts_.size() && gone->process != own_)
-      note_lost(gone->process, gone->kind, gone->text);  // service_ calls note_lost() in the leader itself
-    return;
+    if (leads_ || gone->process >= facts_.size()) return;  // service_ calls note_lost() in the leader itself
+    if (gone->process == own_) return lose_world(gone->text);
+    return note_lost(gone->process, gone->kind, gone->text);
   }
   if (auto* const joined = std::get_if<Joined>(&message)) {
     if (joined->process < facts_.size()) note_joined(joined->process, std::move(joined->facts));
@@ -175,8 +175,8 @@ void WorldSession::note_joined(std::uint16_t process, ProcessFacts facts) {
 // The end of a data link does not say whether that process has ended, has lost the world, or whether the world has
 // ended. The leader, or the end of the connection to it, says so in a moment: wait for that.
 //
-// A process that cannot reach another one must not stay: their operations would fail again and again. Of the two, the
-// one with the higher number leaves, unless the other one turns out to be gone.
+// If both live, one of them must leave, as the leader decides. The other end may not have noticed that the link has
+// ended.
 void WorldSession::data_link_ended(std::uint16_t process, const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
@@ -190,15 +190,12 @@ void WorldSession::data_link_ended(std::uint16_t process, const std::string& why
   verdict->async_wait([this, process, ended, verdict, restart = facts_[process].restart](const error_code&) {
     if (facts_[process].restart == restart) exchange_.lose(process, ended);  // else it has a successor
   });
-  if (own_ < process) return;
-  const auto timer = std::make_shared<boost::asio::steady_timer>(io_, gone_within);
-  timer->async_wait([this, process, why, timer, restart = facts_[process].restart](const error_code&) {
-    std::unique_lock lock(mutex_);
-    const bool is_alive = is_missing_[process] && !is_gone_[process];
-    lock.unlock();
-    if (is_alive && facts_[process].restart == restart)
-      lose_world("the connection to " + name_of_process(process) + " has ended: " + why);
-  });
+  report_broken(process);
+}
+
+void WorldSession::report_broken(std::uint16_t process) {
+  send_to_leader(
+      LinkCheck{.kind = LinkCheck::Kind::Broken, .process = process, .restart = facts_[process].restart, .bytes = 0});
 }
 
 void WorldSession::note_heartbeat(const Heartbeat& heartbeat) {
@@ -219,6 +216,7 @@ void WorldSession::send_heartbeats() {
   last_heartbeat_ = now;
   if (is_out_of_memory_) lose_world("this process is out of memory");
   if (service_ && !is_lost()) service_->send_heartbeats(now, running_since_);
+  const std::vector<bool> awaited = exchange_.awaited();
   if (!leads_ && !is_lost()) {
     Heartbeat heartbeat{.sent = nanoseconds_of(steady_clock::now())};
     if (leader_sent_ != 0) {
@@ -229,12 +227,12 @@ void WorldSession::send_heartbeats() {
     const Time heard = std::max(to_leader_->last_heard(), running_since_);
     // A process that leads gives inputs, too.
     const bool is_peer = options_.place.rendezvous.kind != Rendezvous::Kind::Leader;
-    const bool is_awaited = sequencer_.awaits_leader() || marks_.is_pending() || (is_peer && exchange_.awaits(0));
+    const bool is_awaited = sequencer_.awaits_leader() || marks_.is_pending() || (is_peer && awaited[0]);
     if (leader_silence_.is_too_long(name_of_leader(), heard, is_awaited, options_.silence, now))
       lose_world(fmt::format("{} has been silent for {:.1f} s (setting world.silence)", name_of_leader(),
                              seconds(now - to_leader_->last_heard())));
   }
-  if (!is_lost()) check_links(now);
+  if (!is_lost()) check_links(awaited, now);
   poll_completed();
   heartbeat_timer_.expires_after(options_.heartbeat);
   heartbeat_timer_.async_wait([this](const error_code& failed) {
@@ -243,25 +241,37 @@ void WorldSession::send_heartbeats() {
 }
 
 // Of links that deliver nothing, though both processes reach the leader.
-void WorldSession::check_links(Time now) {
+void WorldSession::check_links(const std::vector<bool>& awaited, Time now) {
   for (std::uint16_t process = 0; process < stalls_.size(); ++process) {
     const auto link = exchange_.link(process);
     if (link == nullptr) continue;
-    const bool is_awaited = link->is_reading() && exchange_.awaits(process);
+    const bool is_awaited = link->is_reading() && awaited[process];
     const Stall::Next next =
         stalls_[process].check(is_awaited, link->received_bytes(), options_.silence, running_since_, now);
-    if (next == Stall::Next::Nothing) continue;
-    const bool is_broken = next == Stall::Next::IsBroken;
-    send_to_leader(LinkCheck{.kind = is_broken ? LinkCheck::Kind::Broken : LinkCheck::Kind::Asks,
-                             .process = process,
-                             .restart = facts_[process].restart,
-                             .bytes = link->received_bytes()});
-    if (is_broken) link->end("what it has sent does not arrive (setting world.silence)");
+    if (next == Stall::Next::Ask)
+      send_to_leader(LinkCheck{.kind = LinkCheck::Kind::Asks,
+                               .process = process,
+                               .restart = facts_[process].restart,
+                               .bytes = link->received_bytes()});
+    if (next == Stall::Next::IsBroken)
+      end_broken(process, *link,
+                 "what " + name_of_process(process) + " has sent does not arrive (setting world.silence)");
   }
+}
+
+void WorldSession::end_broken(std::uint16_t process, DataLink& link, const std::string& why) {
+  cox::log::write(LogSubsystem::Collectives, LogLevel::Warn,
+                  [&] { return "the connection to " + name_of_process(process) + " is broken: " + why; });
+  link.end(why);  // calls data_link_ended()
 }
 
 void WorldSession::answer(const LinkCheck& check) {
   if (check.process >= stalls_.size() || check.restart != options_.place.restart) return;
+  if (has_data_ended_[check.process]) {
+    // The other end has not noticed it yet.
+    if (check.kind == LinkCheck::Kind::Asks && !why_gone_[check.process]) report_broken(check.process);
+    return;
+  }
   const auto link = exchange_.link(check.process);
   if (link == nullptr) return;
   switch (check.kind) {
@@ -274,7 +284,7 @@ void WorldSession::answer(const LinkCheck& check) {
       break;
     case LinkCheck::Kind::Sent: stalls_[check.process].note_sent(check.bytes, steady_clock::now()); break;
     case LinkCheck::Kind::Broken:
-      link->end("what this process has sent does not arrive (setting world.silence)");
+      end_broken(check.process, *link, name_of_process(check.process) + " reports that");
       break;
   }
 }
@@ -312,6 +322,10 @@ void WorldSession::lose_world(const std::string& why) noexcept {
   }
   const std::exception_ptr lost = collective_error(Kind::WorldGone, why);
   sequencer_.lose_world(lost);
+  try {
+    if (!leads_) send_to_leader(Bye{.text = why});
+  } catch (...) {  // no memory: the leader finds that the connection has ended
+  }
   exchange_.lose_all(lost);
   lose_device_world(lost, false);
   close_links();

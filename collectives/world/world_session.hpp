@@ -99,7 +99,9 @@ class WorldSession {
   void send_heartbeats();
   void note_heartbeat(const Heartbeat& heartbeat);
   void send_heartbeats_while_joining();
-  void check_links(Time now);
+  void check_links(const std::vector<bool>& awaited, Time now);
+  void end_broken(std::uint16_t process, DataLink& link, const std::string& why);
+  void report_broken(std::uint16_t process);
   void answer(const LinkCheck& check);
   void poll_completed();
   void data_link_ended(std::uint16_t process, const std::string& why);

@@ -86,8 +86,10 @@ constexpr std::array settings_table{
             "how long a process waits for the other processes of its world when the world starts"},
     Setting{"world.heartbeat", "COX_WORLD_HEARTBEAT", Type::Duration, 1'000'000, 60 * second, "1s", "",
             "how often each process of a world and its leader send each other a sign of life"},
-    Setting{"world.silence", "COX_WORLD_SILENCE", Type::Duration, 1'000'000, day, "30s", "",
-            "how long a process that others wait for may be silent before it is taken for dead"},
+    Setting{
+        "world.silence", "COX_WORLD_SILENCE", Type::Duration, 1'000'000, day, "30s", "",
+        "how long a process that others wait for may be silent before it is taken for dead, and a connection for data "
+        "before it is taken for broken"},
     Setting{"world.pmix", "COX_WORLD_PMIX", Type::Text, 0, 0, "", "",
             "file of the PMIx library; empty: libpmix.so.2 from the loader's search path"},
     Setting{"log.level", "COX_LOG_LEVEL", Type::LogLevel, 0, 0, "warn", "",

@@ -29,6 +29,7 @@ using Kind = cox::CollectiveError::Kind;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t elements = 1000;
+constexpr std::chrono::milliseconds late_by{1500};  // five times world.silence
 
 struct Process {
   cox::World world;
@@ -133,6 +134,18 @@ const std::map<std::string, std::function<void(Process&)>> scenarios{
        report("sum", [&] { process.sum(process.all); });
        if (process.world.process() == 1)
          process.client.write(process.values, cox::Bytes::from_vector(std::vector<float>(elements, 1.0F)));
+       report("again", [&] { process.sum(process.all); });
+     }},
+    // The operation is released at once: the stream of one rank does not reach it for a while.
+    {"late",
+     [](Process& process) {
+       process.sum(process.all);
+       if (process.world.process() == 1) {
+         const cox::HostKernel lasting("lasting", {}, 1,
+                                       [](const cox::KernelContext&) { std::this_thread::sleep_for(late_by); });
+         process.client.launch(lasting, cox::CubeCount::of_1d(1), cox::KernelArguments{}.with_buffer(process.values));
+       }
+       report("sum", [&] { process.sum(process.all); });
        report("again", [&] { process.sum(process.all); });
      }},
     {"left",
@@ -280,5 +293,13 @@ int main(int count, char** arguments) {
         expect(line_of(output, "rest").text == "nothing", "stopped: the survivors go on");
       },
       {1});
+  // Process 1 is late for 0, to which it has connected, and for 2, which has connected to it.
+  run("late", {"COX_WORLD_HEARTBEAT=50ms", "COX_WORLD_SILENCE=300ms"}, nothing,
+      [](std::size_t, const std::string& output) {
+        const Line sum = line_of(output, "sum");
+        expect(sum.text == "nothing", "late: the sum succeeds");
+        expect(sum.milliseconds >= late_by.count() / 2, "late: the others have waited");
+        expect(line_of(output, "again").text == "nothing", "late: so does the next one");
+      });
   return failures == 0 ? 0 : 1;
 }

@@ -1,5 +1,6 @@
 // cox stress in a world, and cox stress --world.
 #include <coxswain/tools/cox/world_stress/world_fault.hpp>
+#include <coxswain/tools/cox/world_stress/world_round.hpp>
 
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_folder.hpp>
@@ -94,6 +95,19 @@ TEST_CASE("L16: connections of a world are slow, or are cut, and the processes a
   CAPTURE(run.output);
   CHECK(run.code == 0);
   CHECK_THAT(run.output, ContainsSubstring(" 0 wrong\nok\n"));
+}
+
+TEST_CASE("L16: a connection for data of a world forwards nothing any more, and the processes are notified in time") {
+  const WorldStressOptions options;
+  WorldFaultPlan plan{.fault = WorldFault::Cut, .count = 12, .victim = 1, .peer = 2, .cut = Cut::Silent};
+  while (plan.at().name != "Inputs") ++plan.state;
+  const auto round = [&] {
+    return run_world_round(options, plan, {COX_PROGRAM, "stress", "--world", "1", "--world-member"});
+  };
+  WorldRoundOutcome outcome = round();
+  for (int again = 0; again < 20 && outcome.is_held_up; ++again) outcome = round();
+  CHECK(outcome.wrong == "");
+  CHECK_FALSE(outcome.notified.empty());
 }
 
 TEST_CASE("A stress of worlds finds a process that reports the wrong error, or does not continue") {

@@ -144,16 +144,16 @@ TEST_CASE("Inputs go into the memory that the operation of the other process nam
 TEST_CASE("Inputs that arrive before their operation is known wait for it") {
   Exchanges t;
   const std::vector<std::byte> input = bytes_of(100'000, 3);
-  CHECK_FALSE(t.of[0]->awaits(1));
+  CHECK(t.of[0]->awaited() == std::vector{false, false});
   const auto first = t.expect(0, 1, input.size());
-  CHECK(t.of[0]->awaits(1));
+  CHECK(t.of[0]->awaited() == std::vector{false, true});
   t.send(0, 1, input);
   for (int i = 0; i < 20; ++i) t.io.poll_one();
   const auto late = t.expect(1, 1, input.size());
   t.send(1, 1, input);
   t.run_until([&] { return late->has_received && first->has_received; });
   CHECK(late->memory == input);
-  CHECK_FALSE(t.of[0]->awaits(1));
+  CHECK(t.of[0]->awaited() == std::vector{false, false});
 }
 
 TEST_CASE("A rank that cannot take part says why") {

@@ -1,5 +1,7 @@
+#include <coxswain/tests/collectives/world/raw_process.hpp>
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/log_lines.hpp>
 #include <coxswain/tests/support/temporary_folder.hpp>
 
 #include <coxswain/collectives/discovery/rendezvous.hpp>
@@ -9,6 +11,7 @@
 #include <coxswain/collectives/world/world_session.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -153,5 +156,36 @@ TEST_CASE("The leader of a world accepts no process with another token, and its 
           while (true) static_cast<void>(first.session.wait_until_complete(std::chrono::steady_clock::now()));
         }) == CollectiveError::Kind::WorldGone);
   second.leave();
+  first.leave();
+}
+
+TEST_CASE("A process that loses its world tells the leader why", "[world]") {
+  LogLines lines(LogSubsystem::Collectives, LogLevel::Warn);
+  const WorldLeader leader({.processes = 2, .run = "test", .token = Member::token});
+  Member first(leader, 0, 0);
+  Member second(leader, 1, 0);
+  auto joined = std::async(std::launch::async, [&] { first.session.join(); });
+  second.session.join();
+  joined.get();
+  second.leave();
+  while (first.session.wait_until_complete(std::chrono::steady_clock::now())) std::this_thread::yield();
+  // A successor that has not connected to the others.
+  const Rendezvous at = parse_rendezvous(leader.address(), "the leader");
+  RawConnection successor(at.host, at.port);
+  successor.send(cox::detail::world::Hello{.token = Member::token,
+                                           .library = COX_VERSION,
+                                           .run = "test",
+                                           .process = 1,
+                                           .processes = 2,
+                                           .facts = {.host = "here", .restart = 1, .devices = {{0, 0, 2}}}});
+  static_cast<void>(successor.receive());
+  successor.send(cox::detail::world::Connected{});
+  const std::string told = " is gone: it has left the world: the successor of process 1";
+  const auto is_told = [&] {
+    return std::ranges::any_of(lines.get(), [&](const std::string& line) { return line.find(told) != line.npos; });
+  };
+  for (const auto end = std::chrono::steady_clock::now() + 20s; !is_told() && std::chrono::steady_clock::now() < end;)
+    std::this_thread::yield();
+  CHECK(is_told());
   first.leave();
 }

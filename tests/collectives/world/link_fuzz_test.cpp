@@ -3,6 +3,7 @@
 
 #include <coxswain/tests/collectives/world/raw_process.hpp>
 #include <coxswain/tests/collectives/world/session_member.hpp>
+#include <coxswain/tests/collectives/world/world_of_three.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_folder.hpp>
 
@@ -121,36 +122,6 @@ Message random_message(Random& random) {
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
-
-/// Processes 0 and 2 of a world of three, of which process 1 does not keep to the protocol.
-struct WorldOfThree {
-  TemporaryFolder folder;
-  SessionMember first{folder, 0, 3};
-  SessionMember last{folder, 2, 3};
-  std::future<void> first_joined = std::async(std::launch::async, [this] { first.session.join(); });
-  RawProcess raw{folder, 1, 3};
-  std::optional<RawConnection> data_of_last;
-
-  WorldOfThree() {
-    auto last_joined = std::async(std::launch::async, [this] { last.session.join(); });
-    raw.listen();
-    raw.join();
-    data_of_last.emplace(raw.accept());  // process 2 connects to process 1, and waits for the answer
-    static_cast<void>(data_of_last->receive());
-    data_of_last->send(raw.data_hello());
-    last_joined.get();
-    first_joined.get();
-  }
-  // The others are connected, and leave as they should.
-  void check_others() {
-    CHECK(first.session.exchange().has(2));
-    CHECK(last.session.exchange().has(0));
-    const auto begun = std::chrono::steady_clock::now();
-    last.leave();
-    first.leave();
-    CHECK(std::chrono::steady_clock::now() - begun < 30s);
-  }
-};
 
 }  // namespace
 

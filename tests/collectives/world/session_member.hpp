@@ -14,6 +14,7 @@ namespace cox::test {
 struct MemberOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(60);
   std::string run = "test";
+  std::chrono::nanoseconds heartbeat = std::chrono::seconds(1);
   std::chrono::nanoseconds identified_within = std::chrono::seconds(10);
 };
 
@@ -33,6 +34,7 @@ struct SessionMember {
                            .rendezvous = {.kind = Rendezvous::Kind::Folder, .folder = folder.path().string()},
                            .timeout = options.timeout},
                  .devices = {{0, process}},
+                 .heartbeat = options.heartbeat,
                  .identified_within = options.identified_within},
                 sequencer) {}
 

@@ -138,6 +138,16 @@ TEST_CASE("No part of a message, and no message with more bytes, is decoded") {
   CHECK_FALSE(is_message(std::vector<std::byte>(max_frame + 1, std::byte{4})));
 }
 
+TEST_CASE("A check of a link of an unknown kind is no message") {
+  auto frame = encode(LinkCheck{.kind = LinkCheck::Kind::Broken});
+  REQUIRE(is_message(frame));
+  CHECK(frame[1] == std::byte{2});
+  for (int kind = 3; kind < 256; ++kind) {
+    frame[1] = static_cast<std::byte>(kind);
+    CHECK_FALSE(is_message(frame));
+  }
+}
+
 TEST_CASE("A Hello of another protocol version gives its version, one of another program nothing") {
   auto frame = encode(corpus().front());
   frame[5] = std::byte{9};
