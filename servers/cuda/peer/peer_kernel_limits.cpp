@@ -11,11 +11,11 @@ constexpr std::size_t kibibytes = std::size_t{1} << 10U;
 constexpr std::size_t mebibytes = std::size_t{1} << 20U;
 
 // With two ranks one shot writes no more than two shots do.
-constexpr PeerKernelLimits two_ranks{.lines = 64 * kibibytes,
+constexpr PeerKernelLimits two_ranks{.lines = 256 * kibibytes,
                                      .one_shot = 8 * mebibytes,
                                      .all_reduce = 8 * mebibytes,
-                                     .block_lines = 64 * kibibytes,
-                                     .broadcast_lines = 64 * kibibytes,
+                                     .block_lines = 256 * kibibytes,
+                                     .broadcast_lines = 256 * kibibytes,
                                      .blocks = 8 * mebibytes,
                                      .broadcast = 8 * mebibytes,
                                      .thread_blocks = 64};

@@ -56,7 +56,7 @@ class Ranks {
     return right;
   }
 
-  static constexpr std::size_t most = std::size_t{1} << 16U;  // elements
+  static constexpr std::size_t most = std::size_t{1} << 17U;  // elements
 
  private:
   [[nodiscard]] std::uint32_t* in(std::size_t rank) const noexcept {
@@ -86,7 +86,7 @@ TEST_CASE("Sums are right where the numbers of their kernels wrap") {
     for (const std::size_t count : {100U, 16000U, 100U, 16000U, 8000U})
       REQUIRE(by_lines.sums(CollectiveAlgorithm::PeerLines, count));
     Ranks by_flags(before);
-    for (const std::size_t count : {20000U, 60000U, 20000U, 60000U, 30000U})
+    for (const std::size_t count : {70000U, 120000U, 70000U, 120000U, 90000U})
       REQUIRE(by_flags.sums(CollectiveAlgorithm::PeerFlags, count));
   }
 }
