@@ -33,6 +33,10 @@ constexpr std::chrono::seconds patience_with_nccl{60};
 // The time that abandoned operations are allowed to complete. The work before them may still be running.
 constexpr std::chrono::seconds patience_with_kernels{10};
 
+// For a moment at which memory may be freed. After a failure a launch may hang until NCCL has been aborted.
+constexpr std::chrono::seconds patience_with_launches{60};
+constexpr std::chrono::seconds patience_after_failure{1};
+
 std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, std::source_location site = {},
                          const std::exception_ptr& cause = nullptr) {
   return std::make_exception_ptr(CollectiveError(kind, what, site, cause));
@@ -270,6 +274,16 @@ void NcclCommunicator::begin_quiescence() {
   if (aborted_) std::rethrow_exception(broken_);
   creating_since_ = std::chrono::steady_clock::now();
   quiesced_.swap(quiesced);
+}
+
+// Before calls that free memory or unload code, in NCCL or here: they may wait for running kernels, while they hold
+// locks of the driver (T1). Null if there is no such moment in time: the calls are made anyway.
+std::shared_ptr<void> NcclCommunicator::quiesce_within(std::chrono::milliseconds within) const noexcept {
+  try {
+    return devices_.try_quiesce(within);
+  } catch (...) {  // no memory
+    return nullptr;
+  }
 }
 
 std::exception_ptr NcclCommunicator::broken() const {
@@ -579,9 +593,12 @@ void NcclCommunicator::dismantle() noexcept {
   } else {
     // If nothing can be launched any more, a rank may be launching a kernel that the others will not launch.
     if (unusable_.load(std::memory_order_relaxed)) opened()->abort();
+    const std::shared_ptr<void> quiesced = quiesce_within(patience_with_launches);
     destroy();
   }
   const bool ended = wait_for_abandoned();
+  std::shared_ptr<void> quiesced;
+  if (!devices_.is_lost()) quiesced = quiesce_within(patience_with_launches);
   std::shared_ptr<NcclDeviceResources> opened;
   {
     const std::lock_guard lock(mutex_);
@@ -589,6 +606,7 @@ void NcclCommunicator::dismantle() noexcept {
   }
   if (!ended) static_cast<void>(new std::shared_ptr(opened));  // leaked: operations in flight use it
   opened.reset();
+  quiesced.reset();
   const std::lock_guard lock(mutex_);
   state_ = State::Gone;
   changed_.notify_all();
@@ -601,6 +619,7 @@ void NcclCommunicator::abort_native() noexcept {
   if (detail::nccl().revoke != nullptr)
     for (const auto& comm : comms_)
       if (comm->native != nullptr) COX_NCCL_CHECK(comm->native, revoke(comm->native, 0));
+  const std::shared_ptr<void> quiesced = quiesce_within(patience_after_failure);
   std::vector<std::thread> threads;
   const auto abort_one = [](Comm& comm) {
     const std::lock_guard in_use(comm.in_use);

@@ -67,6 +67,8 @@ struct NcclDevices {
   /// As long as the result is held, no operation is launched on some devices but not on the others. Called on a helper
   /// thread; may block and throw.
   std::function<std::shared_ptr<void>()> quiesce;
+  /// The same for calls that must be made anyway: returns null if there was no such moment within this time.
+  std::function<std::shared_ptr<void>(std::chrono::milliseconds within)> try_quiesce;
   /// Whether the process has lost its GPUs. Then NCCL is not called any more.
   std::function<bool()> is_lost;
   /// Called for completed operations of all ranks.
@@ -264,6 +266,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   [[nodiscard]] bool refuse_unless_busy(const std::exception_ptr& why) noexcept;
   [[nodiscard]] bool is_in_flight() const noexcept;
   void begin_quiescence();
+  [[nodiscard]] std::shared_ptr<void> quiesce_within(std::chrono::milliseconds within) const noexcept;
   void dismantle() noexcept;
   void abort_in_time() noexcept;
   bool wait_for_launched() noexcept;

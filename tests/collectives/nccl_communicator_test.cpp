@@ -76,6 +76,7 @@ class Bench {
                               return std::make_shared<Opened>(*this);
                             },
                         .quiesce = [this] { return quiet; },
+                        .try_quiesce = [this](std::chrono::milliseconds) { return quiet; },
                         .is_lost = lost,
                         .on_completed =
                             [this](std::size_t rank, std::span<const std::uint64_t> sequences) {

@@ -232,6 +232,7 @@ struct TwoProcesses final : NcclExchange {
             .ordinals = {0},
             .open = [] { return std::make_shared<Opened>(); },
             .quiesce = [] { return std::make_shared<int>(); },
+            .try_quiesce = [](std::chrono::milliseconds) { return std::make_shared<int>(); },
             .is_lost = [this] { return has_fault.load(); },
             .on_completed = [](std::size_t, std::span<const std::uint64_t>) {},
             .world = std::move(world)};

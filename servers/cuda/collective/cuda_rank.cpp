@@ -15,6 +15,7 @@
 #include <coxswain/servers/cuda/stream/poison_log.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -54,7 +55,8 @@ NcclDevices nccl_devices(const std::shared_ptr<Communicator>& among, const std::
   return {.devices = devices,
           .ordinals = ordinals,
           .open = [devices, ordinals] { return std::make_shared<CudaNcclResources>(devices, ordinals); },
-          .quiesce = [] { return LaunchGate::of_process().quiesce(); },
+          .quiesce = [] { return LaunchGate::of_process().quiesce(LaunchGate::Purpose::Create); },
+          .try_quiesce = [](std::chrono::milliseconds within) { return LaunchGate::of_process().try_quiesce(within); },
           .is_lost = gpu_faulted,
           .on_completed = when_completed(among->sequencer().recorder(among->number()), ranks),
           .world = nccl_world_part(among, mark_failed)};
@@ -215,7 +217,7 @@ std::optional<std::exception_ptr> CudaRank::failure_of_code(const CollectiveRequ
   nccl_communicator_->run_on_helper_thread(
       "cox-nccl-code", [communicator = nccl_communicator_, devices, peers, request, then = make_retry()]() mutable {
         try {
-          peers->prepare(request, [] { return LaunchGate::of_process().quiesce(); });
+          peers->prepare(request, [] { return LaunchGate::of_process().quiesce(LaunchGate::Purpose::Wait); });
         } catch (...) {
           communicator->abort(std::current_exception());
         }

@@ -62,17 +62,12 @@ void LaunchGate::count_down() noexcept {
   changed_.notify_all();
 }
 
-std::shared_ptr<void> LaunchGate::quiesce() {
-  {
-    const std::lock_guard lock(mutex_);
-    closed_.fetch_add(1, std::memory_order_seq_cst);
-  }
-  // Without the lock: it waits for a thread that passes on a release of the leader of the world, which may leave here.
-  Communicators::of_process().sequencer().freeze();
+std::shared_ptr<void> LaunchGate::quiesce(Purpose purpose) {
   std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return can_close(purpose); });
+  std::shared_ptr<void> held = close(purpose, lock);
   const bool quiescent = changed_.wait_for(lock, patience, [this] { return is_quiescent(); });
   lock.unlock();
-  std::shared_ptr<void> held(this, [](LaunchGate* gate) { gate->open(); });  // opens the gate on failure, too
   if (quiescent) return held;
   throw CollectiveError(
       CollectiveError::Kind::Timeout,
@@ -81,12 +76,35 @@ std::shared_ptr<void> LaunchGate::quiesce() {
       std::source_location());
 }
 
+std::shared_ptr<void> LaunchGate::try_quiesce(std::chrono::milliseconds within) {
+  const auto deadline = std::chrono::steady_clock::now() + within;
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_until(lock, deadline, [this] { return can_close(Purpose::Wait); })) return nullptr;
+  std::shared_ptr<void> held = close(Purpose::Wait, lock);
+  const bool quiescent = changed_.wait_until(lock, deadline, [this] { return is_quiescent(); });
+  lock.unlock();
+  return quiescent ? held : nullptr;
+}
+
+// The returned object opens the gate.
+std::shared_ptr<void> LaunchGate::close(Purpose purpose, std::unique_lock<std::mutex>& lock) {
+  closed_.fetch_add(1, std::memory_order_seq_cst);
+  purpose_ = purpose;
+  lock.unlock();
+  // Without the lock: it waits for a thread that passes on a release of the leader of the world, which may leave here.
+  Communicators::of_process().sequencer().freeze();
+  std::shared_ptr<void> held(this, [](LaunchGate* gate) { gate->open(); });
+  lock.lock();
+  return held;
+}
+
 void LaunchGate::open() noexcept {
   Communicators::of_process().sequencer().thaw();
   std::vector<UniqueFunction<void()>> may_enter;
   {
     const std::lock_guard lock(mutex_);
     if (closed_.fetch_sub(1, std::memory_order_seq_cst) == 1) may_enter.swap(waiting_);
+    changed_.notify_all();
   }
   for (auto& then : may_enter) then();
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +16,10 @@ namespace cox::detail {
 
 /// Keeps two things in the process from overlapping, which could deadlock (T1): collectives that have been launched on
 /// some of their devices but not on all, and calls that may wait for running kernels, perhaps while holding a driver
-/// lock. Such calls create a communicator or load code. While a caller holds the object that quiesce() returned, no
-/// rank submits an operation, no release of the leader of the world is passed on (Sequencer::freeze), and no deadline
-/// of the sequencer expires. Operations that were released before are launched on all their devices first. Any thread.
+/// lock. Such calls create or destroy a communicator, or load code. While a caller holds the object that quiesce()
+/// returned, no rank submits an operation, no release of the leader of the world is passed on (Sequencer::freeze), and
+/// no deadline of the sequencer expires. Operations that were released before are launched on all their devices first.
+/// Any thread.
 class LaunchGate {
  public:
   /// The gate of the process. Never destroyed.
@@ -38,10 +40,19 @@ class LaunchGate {
   /// was notified of.
   void remove_launch() noexcept { count_down(); }
 
-  /// Closes the gate for as long as the returned object exists. Blocks until all released operations have been
-  /// launched. Not on a device thread, since device threads launch them. Throws CollectiveError Timeout if that takes a
-  /// minute; then the gate is not closed by this call.
-  [[nodiscard]] std::shared_ptr<void> quiesce();
+  /// For what a caller holds the gate closed. Only callers with the same purpose hold it at the same time. Create: NCCL
+  /// creates communicators, and launches kernels of its own on one device after the other, which another caller's wait
+  /// could hold up (T2); one caller at a time. Wait: calls that may wait for running kernels. Foreign: code outside the
+  /// library, such as that of several ranks, which may wait for each other.
+  enum class Purpose : std::uint8_t { Create, Wait, Foreign };
+
+  /// Closes the gate for as long as the returned object exists. Blocks while others hold it that this caller cannot
+  /// share it with, then until all released operations have been launched. Not on a device thread, since device threads
+  /// launch them. Throws CollectiveError Timeout if the latter takes a minute; then the gate is not closed by this
+  /// call.
+  [[nodiscard]] std::shared_ptr<void> quiesce(Hold hold = Hold::Alone);
+  /// The same, alone, but returns null if both together take longer than `within`. May throw std::bad_alloc.
+  [[nodiscard]] std::shared_ptr<void> try_quiesce(std::chrono::milliseconds within);
 
  private:
   // How many ranks and parts have entered and left, counted by the threads that share this slot. All device threads
@@ -55,12 +66,17 @@ class LaunchGate {
   void count_up() noexcept { count_of_this_thread().entered.fetch_add(1, std::memory_order_seq_cst); }
   void count_down() noexcept;
   [[nodiscard]] bool is_quiescent() const noexcept;
+  [[nodiscard]] bool can_close(Purpose purpose) const noexcept {
+    return closed_ == 0 || (purpose == purpose_ && purpose != Purpose::Create);
+  }
+  [[nodiscard]] std::shared_ptr<void> close(Purpose purpose, std::unique_lock<std::mutex>& lock);
   void open() noexcept;
 
   // A thread that enters counts up, then reads closed_; a thread that closes the gate writes closed_, then reads the
   // counts. All of these are seq_cst and thus in one order for all threads, so at least one of the two sees the other.
   std::array<Count, 16> counts_{};
   std::atomic<std::size_t> closed_{0};  // number of callers that hold it closed; written with mutex_ held
+  Purpose purpose_{};                   // guarded by mutex_: of those callers
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<UniqueFunction<void()>> waiting_;  // guarded by mutex_

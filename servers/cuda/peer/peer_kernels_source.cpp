@@ -120,47 +120,42 @@ struct Unit {
   };
 
   __device__ void load(const char* data, u64 bytes, u64 i) {
-    const u64 at = i * BYTES;
-    if (at + BYTES <= bytes && reinterpret_cast<u64>(data) % BYTES == 0) {
-      if constexpr (BYTES == 16) {
-        const uint4 v = *reinterpret_cast<const uint4*>(data + at);
-        word[0] = v.x, word[1] = v.y, word[2] = v.z, word[3] = v.w;
-      } else {
-        const uint2 v = *reinterpret_cast<const uint2*>(data + at);
-        word[0] = v.x, word[1] = v.y;
-      }
-      return;
+    if ((i + 1) * BYTES <= bytes && reinterpret_cast<u64>(data) % BYTES == 0) load_whole(data, i); else load_elements(data, bytes, i);
+  }
+  __device__ void store(char* data, u64 bytes, u64 i) const {
+    if ((i + 1) * BYTES <= bytes && reinterpret_cast<u64>(data) % BYTES == 0) store_whole(data, i); else store_elements(data, bytes, i);
+  }
+
+  // The whole unit is there, and aligned.
+  __device__ void load_whole(const char* data, u64 i) {
+    if constexpr (BYTES == 16) {
+      const uint4 v = reinterpret_cast<const uint4*>(data)[i];
+      word[0] = v.x, word[1] = v.y, word[2] = v.z, word[3] = v.w;
+    } else {
+      const uint2 v = reinterpret_cast<const uint2*>(data)[i];
+      word[0] = v.x, word[1] = v.y;
     }
+  }
+  __device__ void store_whole(char* data, u64 i) const {
+    if constexpr (BYTES == 16) {
+      reinterpret_cast<uint4*>(data)[i] = make_uint4(word[0], word[1], word[2], word[3]);
+    } else {
+      reinterpret_cast<uint2*>(data)[i] = make_uint2(word[0], word[1]);
+    }
+  }
+  __device__ void load_elements(const char* data, u64 bytes, u64 i) {
+    const u64 at = i * BYTES;
 #pragma unroll
     for (int w = 0; w < words; ++w) word[w] = 0;
 #pragma unroll
     for (int e = 0; e < lanes; ++e)
       if (at + (e + 1) * sizeof(Element) <= bytes) element[e] = reinterpret_cast<const Element*>(data + at)[e];
   }
-  __device__ void store(char* data, u64 bytes, u64 i) const {
+  __device__ void store_elements(char* data, u64 bytes, u64 i) const {
     const u64 at = i * BYTES;
-    if (at + BYTES <= bytes && reinterpret_cast<u64>(data) % BYTES == 0) {
-      if constexpr (BYTES == 16) {
-        *reinterpret_cast<uint4*>(data + at) = make_uint4(word[0], word[1], word[2], word[3]);
-      } else {
-        *reinterpret_cast<uint2*>(data + at) = make_uint2(word[0], word[1]);
-      }
-      return;
-    }
 #pragma unroll
     for (int e = 0; e < lanes; ++e)
       if (at + (e + 1) * sizeof(Element) <= bytes) reinterpret_cast<Element*>(data + at)[e] = element[e];
-  }
-
-  // In memory of PeerKernels: whole units, aligned.
-  __device__ void load_whole(const char* data, u64 i) {
-    static_assert(BYTES == 16);
-    const uint4 v = reinterpret_cast<const uint4*>(data)[i];
-    word[0] = v.x, word[1] = v.y, word[2] = v.z, word[3] = v.w;
-  }
-  __device__ void store_whole(char* data, u64 i) const {
-    static_assert(BYTES == 16);
-    reinterpret_cast<uint4*>(data)[i] = make_uint4(word[0], word[1], word[2], word[3]);
   }
 
   // As a line with the operation's epoch.
@@ -234,24 +229,41 @@ struct Patience {
   __device__ bool over() { return ++looks % 4096 == 0 && *given_up != 0; }
 };
 
+// Units are accessed as a whole where all memory is aligned, and up to the last one that is whole; else by elements.
+struct AsWhole {
+  static __device__ void load(Unit<16>& unit, const char* data, u64, u64 i) { unit.load_whole(data, i); }
+  static __device__ void store(const Unit<16>& unit, char* data, u64, u64 i) { unit.store_whole(data, i); }
+};
+struct ByElements {
+  static __device__ void load(Unit<16>& unit, const char* data, u64 bytes, u64 i) { unit.load_elements(data, bytes, i); }
+  static __device__ void store(const Unit<16>& unit, char* data, u64 bytes, u64 i) { unit.store_elements(data, bytes, i); }
+};
+__device__ inline bool is_aligned(const void* data) { return reinterpret_cast<u64>(data) % 16 == 0; }
+
 // Every unit is one thread's, of the same number wherever there are as many blocks. A thread loads BATCH items before it
-// uses the first.
+// uses the first. The first units, `whole` of them, are accessed as a whole.
 template <int BATCH, class Item, class Load, class Use>
-__device__ inline void each_unit(u64 units, const Load& load, const Use& use) {
+__device__ inline void each_unit(u64 units, u64 whole, const Load& load, const Use& use) {
   const u64 step = u64{gridDim.x} * THREADS;
-  for (u64 i = u64{blockIdx.x} * THREADS + threadIdx.x; i < units; i += BATCH * step) {
+  const u64 first = u64{blockIdx.x} * THREADS + threadIdx.x;
+  for (u64 i = first; i < whole; i += BATCH * step) {
     Item item[BATCH];
 #pragma unroll
     for (int b = 0; b < BATCH; ++b)
-      if (i + b * step < units) load(item[b], i + b * step);
+      if (i + b * step < whole) load(AsWhole(), item[b], i + b * step);
 #pragma unroll
     for (int b = 0; b < BATCH; ++b)
-      if (i + b * step < units) use(item[b], i + b * step);
+      if (i + b * step < whole) use(AsWhole(), item[b], i + b * step);
+  }
+  for (u64 i = whole > first ? first + (whole - first + step - 1) / step * step : first; i < units; i += step) {
+    Item item;
+    load(ByElements(), item, i);
+    use(ByElements(), item, i);
   }
 }
 struct OfRanks { Unit<16> unit[RANKS]; };
 constexpr int batch = 4;
-constexpr int batch_of_ranks = RANKS < 8 ? 8 / RANKS : 1;
+constexpr int batch_of_ranks = RANKS == 2 ? 4 : 1;
 __device__ inline u64 units_in(u64 bytes) { return (bytes + 15) / 16; }
 __device__ inline u64 short_units_in(u64 bytes) { return (bytes + 7) / 8; }
 
@@ -405,9 +417,14 @@ struct Whole {
   u64 bytes;
 
   __device__ u64 units() const { return units_in(bytes); }
-  __device__ void load(Unit<16>& unit, u64 i) const { unit.load(in, bytes, i); }
-  __device__ void store(const Unit<16>& unit, u64 i) const {
-    if (out != nullptr) unit.store(out, bytes, i);  // null: the result is for others
+  __device__ u64 whole() const { return is_aligned(in) && is_aligned(out) ? bytes / 16 : 0; }
+  template <class Access>
+  __device__ void load(Access, Unit<16>& unit, u64 i) const {
+    Access::load(unit, in, bytes, i);
+  }
+  template <class Access>
+  __device__ void store(Access, const Unit<16>& unit, u64 i) const {
+    if (out != nullptr) Access::store(unit, out, bytes, i);  // null: the result is for others
   }
 };
 
@@ -428,11 +445,14 @@ struct Pieces {
     }
     return low;
   }
-  __device__ void load(Unit<16>& unit, u64 i) const {
+  __device__ u64 whole() const { return 0; }  // it depends on the piece
+  template <class Access>
+  __device__ void load(Access, Unit<16>& unit, u64 i) const {
     const u32 piece = at(i);
     unit.load(in[piece], bytes[piece], i - first[piece]);
   }
-  __device__ void store(const Unit<16>& unit, u64 i) const {
+  template <class Access>
+  __device__ void store(Access, const Unit<16>& unit, u64 i) const {
     const u32 piece = at(i);
     unit.store(out[piece], bytes[piece], i - first[piece]);
   }
@@ -444,17 +464,17 @@ __device__ inline void one_shot(const Data& data, const Peers& flags, const Peer
   const Inputs inputs{peers, data.units()};
   Patience patience{given_up};
   each_unit<batch, Unit<16>>(
-      inputs.units, [&](Unit<16>& unit, u64 i) { data.load(unit, i); },
-      [&](const Unit<16>& unit, u64 i) { each_other(rank, [&](u32 r, u32) { inputs.write(r, rank, i, unit); }); });
+      inputs.units, data.whole(), [&](auto access, Unit<16>& unit, u64 i) { data.load(access, unit, i); },
+      [&](auto, const Unit<16>& unit, u64 i) { each_other(rank, [&](u32 r, u32) { inputs.write(r, rank, i, unit); }); });
   if (!meet(flags, rank, 0, epoch, patience)) return;
   each_unit<batch_of_ranks, OfRanks>(
-      inputs.units,
-      [&](OfRanks& of, u64 i) {
+      inputs.units, data.whole(),
+      [&](auto access, OfRanks& of, u64 i) {
 #pragma unroll
         for (u32 r = 0; r < RANKS; ++r)
-          if (r == rank) data.load(of.unit[r], i); else inputs.read(rank, r, i, of.unit[r]);
+          if (r == rank) data.load(access, of.unit[r], i); else inputs.read(rank, r, i, of.unit[r]);
       },
-      [&](const OfRanks& of, u64 i) { data.store(sum_of(of.unit), i); });
+      [&](auto access, const OfRanks& of, u64 i) { data.store(access, sum_of(of.unit), i); });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -474,6 +494,16 @@ NAMED(cox_one_shot_group)(const __grid_constant__ Pieces data, const __grid_cons
 }
 
 #if RANKS > 2  // two ranks would write as much, and wait twice
+// How many of the first units of each share are whole. If the last share is shorter, its end is the only one that may
+// not be.
+template <class Data>
+__device__ inline u64 whole_of_shares(const Data& data, u64 share) {
+  const u64 whole = data.whole();
+  const u64 units = data.units();
+  if (whole == units) return share;
+  return whole == 0 ? 0 : (units - 1) % share;
+}
+
 template <class Data>
 __device__ inline void two_shot(const Data& data, const Peers& flags, const Peers& peers, const Peers& results,
                                 u32 rank, u32 epoch, const volatile u32* given_up) {
@@ -481,43 +511,46 @@ __device__ inline void two_shot(const Data& data, const Peers& flags, const Peer
   const Inputs inputs{peers, (units + RANKS - 1) / RANKS};
   const u64 share = inputs.units;
   Patience patience{given_up};
+  // Of all shares, the first units that are whole in the last one are whole.
+  const u64 whole = whole_of_shares(data, share);
   each_unit<batch_of_ranks, OfRanks>(
-      share,
-      [&](OfRanks& of, u64 j) {
+      share, whole,
+      [&](auto access, OfRanks& of, u64 j) {
         each_other(rank, [&](u32 s, u32 k) {
-          if (s * share + j < units) data.load(of.unit[k], s * share + j);
+          if (s * share + j < units) data.load(access, of.unit[k], s * share + j);
         });
       },
-      [&](const OfRanks& of, u64 j) {
+      [&](auto, const OfRanks& of, u64 j) {
         each_other(rank, [&](u32 s, u32 k) {
           if (s * share + j < units) inputs.write(s, rank, j, of.unit[k]);
         });
       });
   if (!meet(flags, rank, 0, epoch, patience)) return;
   const u64 first = rank * share;
+  const u64 own = first < units ? min(share, units - first) : 0;
   each_unit<batch_of_ranks, OfRanks>(
-      first < units ? min(share, units - first) : 0,
-      [&](OfRanks& of, u64 j) {
+      own, min(own, whole),
+      [&](auto access, OfRanks& of, u64 j) {
 #pragma unroll
         for (u32 r = 0; r < RANKS; ++r)
-          if (r == rank) data.load(of.unit[r], first + j); else inputs.read(rank, r, j, of.unit[r]);
+          if (r == rank) data.load(access, of.unit[r], first + j); else inputs.read(rank, r, j, of.unit[r]);
       },
-      [&](const OfRanks& of, u64 j) {
+      [&](auto access, const OfRanks& of, u64 j) {
         const Unit<16> result = sum_of(of.unit);
-        data.store(result, first + j);
+        data.store(access, result, first + j);
         each_other(rank, [&](u32 r, u32) { result.store_whole(results.at[r], first + j); });
       });
   if (!meet(flags, rank, 1, epoch, patience)) return;
   each_unit<batch_of_ranks, OfRanks>(
-      share,
-      [&](OfRanks& of, u64 j) {
+      share, whole,
+      [&](auto, OfRanks& of, u64 j) {
         each_other(rank, [&](u32 s, u32 k) {
           if (s * share + j < units) of.unit[k].load_whole(results.at[rank], s * share + j);
         });
       },
-      [&](const OfRanks& of, u64 j) {
+      [&](auto access, const OfRanks& of, u64 j) {
         each_other(rank, [&](u32 s, u32 k) {
-          if (s * share + j < units) data.store(of.unit[k], s * share + j);
+          if (s * share + j < units) data.store(access, of.unit[k], s * share + j);
         });
       });
 }
@@ -540,7 +573,11 @@ NAMED(cox_two_shot_group)(const __grid_constant__ Pieces data, const __grid_cons
 #endif
 #endif
 
-// Where there is a block of `bytes` from each rank, or for each.
+// Where there is a block of `bytes` from each rank, or for each: only the end of a block may not be a whole unit, unless
+// there are several of them.
+__device__ inline u64 whole_of_blocks(const char* in, const char* out, u64 bytes) {
+  return is_aligned(in) && is_aligned(out) && bytes % 16 == 0 ? bytes / 16 : 0;
+}
 
 #if REDUCES
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -549,20 +586,23 @@ NAMED(cox_reduce_scatter)(const char* in, char* out, u64 bytes, const __grid_con
                           const Count count) {
   count.set();
   const Inputs inputs{peers, units_in(bytes)};
+  const u64 whole = whole_of_blocks(in, out, bytes);
   Patience patience{given_up};
   each_unit<batch_of_ranks, OfRanks>(
-      inputs.units,
-      [&](OfRanks& of, u64 i) { each_other(rank, [&](u32 r, u32 k) { of.unit[k].load(in + r * bytes, bytes, i); }); },
-      [&](const OfRanks& of, u64 i) { each_other(rank, [&](u32 r, u32 k) { inputs.write(r, rank, i, of.unit[k]); }); });
+      inputs.units, whole,
+      [&](auto access, OfRanks& of, u64 i) {
+        each_other(rank, [&](u32 r, u32 k) { access.load(of.unit[k], in + r * bytes, bytes, i); });
+      },
+      [&](auto, const OfRanks& of, u64 i) { each_other(rank, [&](u32 r, u32 k) { inputs.write(r, rank, i, of.unit[k]); }); });
   if (!meet(flags, rank, 0, epoch, patience)) return;
   each_unit<batch_of_ranks, OfRanks>(
-      inputs.units,
-      [&](OfRanks& of, u64 i) {
+      inputs.units, whole,
+      [&](auto access, OfRanks& of, u64 i) {
 #pragma unroll
         for (u32 r = 0; r < RANKS; ++r)
-          if (r == rank) of.unit[r].load(in + rank * bytes, bytes, i); else inputs.read(rank, r, i, of.unit[r]);
+          if (r == rank) access.load(of.unit[r], in + rank * bytes, bytes, i); else inputs.read(rank, r, i, of.unit[r]);
       },
-      [&](const OfRanks& of, u64 i) { sum_of(of.unit).store(out, bytes, i); });
+      [&](auto access, const OfRanks& of, u64 i) { access.store(sum_of(of.unit), out, bytes, i); });
 }
 #else
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -572,19 +612,20 @@ cox_all_gather(const char* in, char* out, u64 bytes, const __grid_constant__ Pee
   count.set();
   const Inputs inputs{peers, units_in(bytes)};
   const bool copies = in != out + rank * bytes;
+  const u64 whole = whole_of_blocks(in, out, bytes);
   Patience patience{given_up};
   each_unit<batch, Unit<16>>(
-      inputs.units, [&](Unit<16>& unit, u64 i) { unit.load(in, bytes, i); },
-      [&](const Unit<16>& unit, u64 i) {
+      inputs.units, whole, [&](auto access, Unit<16>& unit, u64 i) { access.load(unit, in, bytes, i); },
+      [&](auto access, const Unit<16>& unit, u64 i) {
         each_other(rank, [&](u32 r, u32) { inputs.write(r, rank, i, unit); });
-        if (copies) unit.store(out + rank * bytes, bytes, i);
+        if (copies) access.store(unit, out + rank * bytes, bytes, i);
       });
   if (!meet(flags, rank, 0, epoch, patience)) return;
   each_unit<batch_of_ranks, OfRanks>(
-      inputs.units,
-      [&](OfRanks& of, u64 i) { each_other(rank, [&](u32 r, u32 k) { inputs.read(rank, r, i, of.unit[k]); }); },
-      [&](const OfRanks& of, u64 i) {
-        each_other(rank, [&](u32 r, u32 k) { of.unit[k].store(out + r * bytes, bytes, i); });
+      inputs.units, whole,
+      [&](auto, OfRanks& of, u64 i) { each_other(rank, [&](u32 r, u32 k) { inputs.read(rank, r, i, of.unit[k]); }); },
+      [&](auto access, const OfRanks& of, u64 i) {
+        each_other(rank, [&](u32 r, u32 k) { access.store(of.unit[k], out + r * bytes, bytes, i); });
       });
 }
 
@@ -594,19 +635,20 @@ cox_broadcast(const char* in, char* out, u64 bytes, const __grid_constant__ Peer
               const Count count) {
   count.set();
   const u64 units = units_in(bytes);
+  const u64 whole = whole_of_blocks(in, out, bytes);
   Patience patience{given_up};
   if (rank == root)
     each_unit<batch, Unit<16>>(
-        units, [&](Unit<16>& unit, u64 i) { unit.load(in, bytes, i); },
-        [&](const Unit<16>& unit, u64 i) {
+        units, whole, [&](auto access, Unit<16>& unit, u64 i) { access.load(unit, in, bytes, i); },
+        [&](auto access, const Unit<16>& unit, u64 i) {
           each_other(rank, [&](u32 r, u32) { unit.store_whole(inputs.at[r], i); });
-          if (in != out) unit.store(out, bytes, i);
+          if (in != out) access.store(unit, out, bytes, i);
         });
   if (!meet(flags, rank, 0, epoch, patience)) return;
   if (rank != root)
     each_unit<batch, Unit<16>>(
-        units, [&](Unit<16>& unit, u64 i) { unit.load_whole(inputs.at[rank], i); },
-        [&](const Unit<16>& unit, u64 i) { unit.store(out, bytes, i); });
+        units, whole, [&](auto, Unit<16>& unit, u64 i) { unit.load_whole(inputs.at[rank], i); },
+        [&](auto access, const Unit<16>& unit, u64 i) { access.store(unit, out, bytes, i); });
 }
 #endif
 )cuda";

@@ -160,7 +160,9 @@ CudaServer::Fence CudaServer::fence(DeviceId device, const Ready& ready, std::so
   return detail::make_fence(*detail::open_context(device, site), ready, site);
 }
 
-std::shared_ptr<void> CudaServer::quiesce() { return detail::LaunchGate::of_process().quiesce(); }
+std::shared_ptr<void> CudaServer::quiesce() {
+  return detail::LaunchGate::of_process().quiesce(detail::LaunchGate::Purpose::Foreign);
+}
 
 void CudaServer::borrow(ManagedMemory memory, void* pointer, const Fence& fence,
                         const std::shared_ptr<BorrowedMemory>& owner, const Caller& caller) {

@@ -26,7 +26,7 @@ using detail::CudaStream;
 
 // Loading code may wait for running kernels: not on a device thread, and while no collective is half started.
 void prepare_mark(DeviceId device) {
-  const std::shared_ptr<void> held = detail::LaunchGate::of_process().quiesce();
+  const std::shared_ptr<void> held = detail::LaunchGate::of_process().quiesce(detail::LaunchGate::Purpose::Wait);
   detail::kept_mark_kernel().prepare(device);
   detail::kept_sum_begin_kernel().prepare(device);
   detail::kept_sum_kernel().prepare(device);

@@ -3,8 +3,10 @@
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using cox::detail::LaunchGate;
@@ -15,15 +17,15 @@ TEST_CASE("Ranks ask as long as nobody wants it quiet") {
   REQUIRE(gate.try_enter([] {}));
   gate.leave();
   gate.leave();
-  CHECK(gate.quiesce() != nullptr);
+  CHECK(gate.quiesce(LaunchGate::Purpose::Create) != nullptr);
   REQUIRE(gate.try_enter([] {}));
   gate.leave();
 }
 
 TEST_CASE("While it is quiet nobody asks; then those who wanted to are told, once") {
   LaunchGate gate;
-  auto quiet = gate.quiesce();
-  auto another = gate.quiesce();
+  auto quiet = gate.quiesce(LaunchGate::Purpose::Wait);
+  auto another = gate.quiesce(LaunchGate::Purpose::Wait);
   int told = 0;
   CHECK_FALSE(gate.try_enter([&] { ++told; }));
   CHECK_FALSE(gate.try_enter([&] { ++told; }));
@@ -36,6 +38,44 @@ TEST_CASE("While it is quiet nobody asks; then those who wanted to are told, onc
   CHECK(told == 2);
 }
 
+TEST_CASE("T2: who creates communicators does it alone, and whoever waits for kernels does not do it meanwhile") {
+  using namespace std::chrono_literals;
+  using Purpose = LaunchGate::Purpose;
+  LaunchGate gate;
+  const auto [first, second] =
+      GENERATE(std::pair{Purpose::Create, Purpose::Create}, std::pair{Purpose::Create, Purpose::Wait},
+               std::pair{Purpose::Wait, Purpose::Create}, std::pair{Purpose::Wait, Purpose::Foreign},
+               std::pair{Purpose::Foreign, Purpose::Wait});
+  auto quiet = gate.quiesce(first);
+  int told = 0;
+  CHECK_FALSE(gate.try_enter([&] { ++told; }));
+  if (first != Purpose::Wait) CHECK(gate.try_quiesce(1ms) == nullptr);
+  std::atomic<bool> released{false};
+  std::atomic<bool> was_released{false};
+  std::thread next([&, purpose = second] {
+    const auto held = gate.quiesce(purpose);
+    was_released = released.load();
+  });
+  CHECK(told == 0);
+  released = true;
+  quiet.reset();
+  next.join();
+  CHECK(was_released);
+  CHECK(told == 1);
+  CHECK(gate.try_quiesce(1ms) != nullptr);
+}
+
+TEST_CASE("T1: without patience for what was released it stays open") {
+  using namespace std::chrono_literals;
+  LaunchGate gate;
+  REQUIRE(gate.try_enter([] {}));
+  CHECK(gate.try_quiesce(1ms) == nullptr);
+  gate.leave();
+  REQUIRE(gate.try_enter([] {}));
+  gate.leave();
+  CHECK(gate.try_quiesce(1ms) != nullptr);
+}
+
 TEST_CASE("T1: it is quiet only when all that was released has been launched") {
   LaunchGate gate;
   REQUIRE(gate.try_enter([] {}));
@@ -44,7 +84,7 @@ TEST_CASE("T1: it is quiet only when all that was released has been launched") {
   gate.leave();
   std::atomic<bool> quiet{false};
   std::thread maker([&] {
-    const auto held = gate.quiesce();
+    const auto held = gate.quiesce(LaunchGate::Purpose::Create);
     quiet = true;
   });
   while (gate.try_enter([] {})) {  // until it is closed
@@ -79,7 +119,7 @@ TEST_CASE("T1: nothing is half launched while it is quiet, whatever the threads 
       }
     });
   for (int i = 0; i < 300; ++i) {
-    const auto quiet = gate.quiesce();
+    const auto quiet = gate.quiesce(LaunchGate::Purpose::Create);
     if (half_launched != 0) wrong = true;
   }
   over = true;
