@@ -46,12 +46,12 @@ class LaunchGate {
   /// library, such as that of several ranks, which may wait for each other.
   enum class Purpose : std::uint8_t { Create, Wait, Foreign };
 
-  /// Closes the gate for as long as the returned object exists. Blocks while others hold it that this caller cannot
-  /// share it with, then until all released operations have been launched. Not on a device thread, since device threads
-  /// launch them. Throws CollectiveError Timeout if the latter takes a minute; then the gate is not closed by this
-  /// call.
-  [[nodiscard]] std::shared_ptr<void> quiesce(Hold hold = Hold::Alone);
-  /// The same, alone, but returns null if both together take longer than `within`. May throw std::bad_alloc.
+  /// Closes the gate for as long as the returned object exists. Blocks while it is held for another purpose, then until
+  /// all released operations have been launched. Not on a device thread, since device threads launch them. Throws
+  /// CollectiveError Timeout if the latter takes a minute; then the gate is not closed by this call.
+  [[nodiscard]] std::shared_ptr<void> quiesce(Purpose purpose);
+  /// The same for calls that may wait, but returns null if both together take longer than `within`. May throw
+  /// std::bad_alloc.
   [[nodiscard]] std::shared_ptr<void> try_quiesce(std::chrono::milliseconds within);
 
  private:
