@@ -84,6 +84,15 @@ TEMPLATE_TEST_CASE("H10 L10: a backlog that moves may take longer than the timeo
   const auto& devices = fleet.devices();
   const CommunicationId pair{devices[0], devices[1]};
   constexpr std::size_t steps = 2;
+  for (const CommunicationId& among :
+       {pair, CommunicationId{devices[0], devices[2]}, CommunicationId{devices[1], devices[2]}}) {
+    std::vector<Sum> first;  // what that opens may wait for what runs
+    std::vector<std::size_t> ranks;
+    for (std::size_t rank = 0; rank < 3; ++rank)
+      if (std::ranges::find(among.devices(), devices[rank]) != among.devices().end()) ranks.push_back(rank);
+    for (const std::size_t rank : ranks) first.emplace_back(fleet[rank], among, 4);
+    for (std::size_t i = 0; i < ranks.size(); ++i) REQUIRE(first[i].right(fleet[ranks[i]]));
+  }
   typename TestType::Hold holds[steps][2];
   std::vector<Sum> sums[2];
   for (auto& hold : holds)
