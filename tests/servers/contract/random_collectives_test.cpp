@@ -368,7 +368,10 @@ TEMPLATE_TEST_CASE("L14: random programs of overlapping communicators with fault
   watched(std::chrono::minutes(10), [] { run_programs<TestType>((sanitized ? 40 : 300) / TestType::slowness, 1); });
 }
 
+// COX_TEST_SEED: the seed of the first program, such as one that has failed before.
 TEMPLATE_TEST_CASE("Ten thousand random programs of collectives, full length", "[.long]", COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 4);
-  watched(std::chrono::minutes(60), [] { run_programs<TestType>(10'000, std::random_device{}()); });
+  const char* const seed = std::getenv("COX_TEST_SEED");
+  watched(std::chrono::minutes(60),
+          [&] { run_programs<TestType>(10'000, seed != nullptr ? std::stoull(seed) : std::random_device{}()); });
 }
