@@ -10,6 +10,7 @@
 #include <coxswain/runtime/base/thread_name.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/world_process.hpp>
+#include <coxswain/runtime/error/log.hpp>
 
 #include <fmt/format.h>
 
@@ -280,10 +281,16 @@ void NcclCommunicator::begin_quiescence() {
 // locks of the driver (T1). Null if there is no such moment in time: the calls are made anyway.
 std::shared_ptr<void> NcclCommunicator::quiesce_within(std::chrono::milliseconds within) const noexcept {
   try {
-    return devices_.try_quiesce(within);
+    if (auto quiesced = devices_.try_quiesce(within)) return quiesced;
+    log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
+      return fmt::format(
+          "communicator {} is destroyed although other collectives have been launched on some GPUs only: "
+          "they were not launched on the others within {} ms",
+          devices_.devices.to_string(), within.count());
+    });
   } catch (...) {  // no memory
-    return nullptr;
   }
+  return nullptr;
 }
 
 std::exception_ptr NcclCommunicator::broken() const {

@@ -239,8 +239,8 @@ void LeaderService::note_broken(std::uint16_t process, const LinkCheck& check) {
   if (!is_deciding_) decide_at(now);
 }
 
-// A link also ends because its process does, which is known in a moment. And processes find in different heartbeats
-// that the links to another one deliver nothing: all of them are to be known when it is decided who leaves.
+// A link also ends because its process does, which becomes known soon. And processes find in different heartbeats that
+// their links to another one deliver nothing. The decision waits until all of these links have been reported.
 void LeaderService::decide_at(Time time) {
   is_deciding_ = true;
   deciding_.expires_at(time + gone_within + 3 * options_.heartbeat);

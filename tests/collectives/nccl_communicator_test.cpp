@@ -76,7 +76,12 @@ class Bench {
                               return std::make_shared<Opened>(*this);
                             },
                         .quiesce = [this] { return quiet; },
-                        .try_quiesce = [this](std::chrono::milliseconds) { return quiet; },
+                        .try_quiesce =
+                            [this](std::chrono::milliseconds) {
+                              ++waiting;
+                              while (hold_quiescence) std::this_thread::yield();
+                              return quiet;
+                            },
                         .is_lost = lost,
                         .on_completed =
                             [this](std::size_t rank, std::span<const std::uint64_t> sequences) {
@@ -223,6 +228,9 @@ class Bench {
   std::atomic<int> given_up{0};
   bool opening_fails = false;
   std::atomic<bool> hold_opening{false};
+  std::atomic<bool> hold_quiescence{false};  // something is half launched
+  std::atomic<int> waiting{0};               // how often NcclCommunicator has waited for the end of that
+  std::atomic<bool> freed_in_quiescence{false};
   std::array<std::uint64_t, ranks> completed_before{};  // what the ranks know of their parts
   std::mutex begun;                                     // while operations are added, and ended by who gives up
   std::vector<std::unique_ptr<Operation>> operations;
@@ -231,7 +239,10 @@ class Bench {
   class Opened final : public NcclDeviceResources {
    public:
     explicit Opened(Bench& bench) : bench_(bench) { ++bench_.opened; }
-    ~Opened() override { --bench_.opened; }
+    ~Opened() override {
+      bench_.freed_in_quiescence = bench_.quiet.use_count() > 1;
+      --bench_.opened;
+    }
     // Kernels that wait for other ranks end.
     void abort() noexcept override {
       bench_.end_all();
@@ -303,6 +314,27 @@ TEST_CASE("NCCL's communicators are made once, and destroyed when what was launc
   CHECK(bench.opened == 0);
   CHECK(bench.misuse().empty());
   for (const auto& part : operation.parts) CHECK(part.failure_count == 0);
+}
+
+// On four GPUs the process hung: memory was freed while a collective of another communicator had been launched on some
+// of its GPUs only.
+TEST_CASE("T1: communicators are destroyed or aborted, and memory is freed, only while nothing is half launched") {
+  Bench bench;
+  REQUIRE(bench.create());
+  bench.hold_quiescence = true;
+  const bool is_aborted = GENERATE(false, true);
+  if (is_aborted)
+    bench.nccl->abort(std::make_exception_ptr(std::runtime_error("a rank has failed")));
+  else
+    bench.nccl->close();
+  REQUIRE(becomes_true([&] { return bench.waiting == 1; }));
+  CHECK(bench.live() == ranks);
+  CHECK(bench.opened == 1);
+  bench.hold_quiescence = false;
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(bench.live() == 0);
+  CHECK(bench.opened == 0);
+  CHECK(bench.freed_in_quiescence);
 }
 
 TEST_CASE("L13: an NcclCommunicator ends when its helper threads have ended, and a waiter finds them joined") {

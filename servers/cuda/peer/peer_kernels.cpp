@@ -34,7 +34,8 @@ constexpr std::size_t units_in(std::size_t bytes) noexcept { return (bytes + fla
 
 constexpr std::size_t lines_of_rank = most_by_lines / line_unit * line_size;
 constexpr std::size_t flags_size = std::size_t{2} * peer_kernel_blocks * most_ranks * sizeof(std::uint32_t);
-// Of all ranks, whose data consists of whole units: the last unit of each may extend past the data.
+// Size of the inputs of one epoch, and of the results. The data of each rank takes whole units there, so the last unit
+// may extend past the data.
 constexpr std::size_t data_size = rounded_up(most_before_flags + most_ranks * flags_unit, 256);
 
 /// Layout of struct Whole in the kernels.

@@ -120,13 +120,16 @@ struct Unit {
   };
 
   __device__ void load(const char* data, u64 bytes, u64 i) {
-    if ((i + 1) * BYTES <= bytes && reinterpret_cast<u64>(data) % BYTES == 0) load_whole(data, i); else load_elements(data, bytes, i);
+    if (is_whole(data, bytes, i)) load_whole(data, i); else load_elements(data, bytes, i);
   }
   __device__ void store(char* data, u64 bytes, u64 i) const {
-    if ((i + 1) * BYTES <= bytes && reinterpret_cast<u64>(data) % BYTES == 0) store_whole(data, i); else store_elements(data, bytes, i);
+    if (is_whole(data, bytes, i)) store_whole(data, i); else store_elements(data, bytes, i);
   }
 
-  // The whole unit is there, and aligned.
+  static __device__ bool is_whole(const char* data, u64 bytes, u64 i) {
+    return (i + 1) * BYTES <= bytes && reinterpret_cast<u64>(data) % BYTES == 0;
+  }
+  // Precondition: is_whole().
   __device__ void load_whole(const char* data, u64 i) {
     if constexpr (BYTES == 16) {
       const uint4 v = reinterpret_cast<const uint4*>(data)[i];
@@ -164,7 +167,7 @@ struct Unit {
     asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(line), "r"(word[0]), "r"(epoch), "r"(word[1])
                  : "memory");
   }
-  // Waits for the line. False: given up.
+  // Waits for the line. Returns false if the operation was aborted.
   template <class Patience>
   __device__ bool receive(const char* line, u32 epoch, Patience& patience) {
     static_assert(BYTES == 8);
@@ -235,13 +238,17 @@ struct AsWhole {
   static __device__ void store(const Unit<16>& unit, char* data, u64, u64 i) { unit.store_whole(data, i); }
 };
 struct ByElements {
-  static __device__ void load(Unit<16>& unit, const char* data, u64 bytes, u64 i) { unit.load_elements(data, bytes, i); }
-  static __device__ void store(const Unit<16>& unit, char* data, u64 bytes, u64 i) { unit.store_elements(data, bytes, i); }
+  static __device__ void load(Unit<16>& unit, const char* data, u64 bytes, u64 i) {
+    unit.load_elements(data, bytes, i);
+  }
+  static __device__ void store(const Unit<16>& unit, char* data, u64 bytes, u64 i) {
+    unit.store_elements(data, bytes, i);
+  }
 };
 __device__ inline bool is_aligned(const void* data) { return reinterpret_cast<u64>(data) % 16 == 0; }
 
-// Every unit is one thread's, of the same number wherever there are as many blocks. A thread loads BATCH items before it
-// uses the first. The first units, `whole` of them, are accessed as a whole.
+// Each unit is accessed by one thread, whose number is the same in all phases and on all ranks. A thread loads BATCH
+// items before it uses the first. The first units, `whole` of them, are accessed as a whole.
 template <int BATCH, class Item, class Load, class Use>
 __device__ inline void each_unit(u64 units, u64 whole, const Load& load, const Use& use) {
   const u64 step = u64{gridDim.x} * THREADS;
@@ -288,7 +295,7 @@ __device__ inline void each_other(u32 rank, const Body& body) {
 }
 
 #if REDUCES
-// The sum of `own` and of the lines of the other ranks. False: given up.
+// The sum of `own` and of the lines of the other ranks. Returns false if the operation was aborted.
 __device__ inline bool sum_of_lines(Unit<8>& result, const Unit<8>& own, const Lines& lines, u32 rank, u64 i, u32 epoch,
                                     Patience& patience) {
   Sum<8> sum;
@@ -379,7 +386,7 @@ cox_broadcast_lines(const char* in, char* out, u64 bytes, const __grid_constant_
 }
 #endif
 
-// Blocks of this number wait for each other. False: given up.
+// The blocks with this number of all ranks wait for each other. Returns false if the operation was aborted.
 __device__ inline bool meet(const Peers& flags, u32 rank, u32 stage, u32 epoch, Patience& patience) {
   const u32 slot = (stage * BLOCKS + blockIdx.x) * RANKS;
   __syncthreads();
@@ -465,7 +472,9 @@ __device__ inline void one_shot(const Data& data, const Peers& flags, const Peer
   Patience patience{given_up};
   each_unit<batch, Unit<16>>(
       inputs.units, data.whole(), [&](auto access, Unit<16>& unit, u64 i) { data.load(access, unit, i); },
-      [&](auto, const Unit<16>& unit, u64 i) { each_other(rank, [&](u32 r, u32) { inputs.write(r, rank, i, unit); }); });
+      [&](auto, const Unit<16>& unit, u64 i) {
+        each_other(rank, [&](u32 r, u32) { inputs.write(r, rank, i, unit); });
+      });
   if (!meet(flags, rank, 0, epoch, patience)) return;
   each_unit<batch_of_ranks, OfRanks>(
       inputs.units, data.whole(),
@@ -494,8 +503,7 @@ NAMED(cox_one_shot_group)(const __grid_constant__ Pieces data, const __grid_cons
 }
 
 #if RANKS > 2  // two ranks would write as much, and wait twice
-// How many of the first units of each share are whole. If the last share is shorter, its end is the only one that may
-// not be.
+// How many of the first units of every share are whole. Only the last unit of the data may be incomplete.
 template <class Data>
 __device__ inline u64 whole_of_shares(const Data& data, u64 share) {
   const u64 whole = data.whole();
@@ -573,8 +581,8 @@ NAMED(cox_two_shot_group)(const __grid_constant__ Pieces data, const __grid_cons
 #endif
 #endif
 
-// Where there is a block of `bytes` from each rank, or for each: only the end of a block may not be a whole unit, unless
-// there are several of them.
+// There is a block of `bytes` from each rank, or for each, one behind the other. They are all aligned only if a block
+// consists of whole units.
 __device__ inline u64 whole_of_blocks(const char* in, const char* out, u64 bytes) {
   return is_aligned(in) && is_aligned(out) && bytes % 16 == 0 ? bytes / 16 : 0;
 }
@@ -593,7 +601,9 @@ NAMED(cox_reduce_scatter)(const char* in, char* out, u64 bytes, const __grid_con
       [&](auto access, OfRanks& of, u64 i) {
         each_other(rank, [&](u32 r, u32 k) { access.load(of.unit[k], in + r * bytes, bytes, i); });
       },
-      [&](auto, const OfRanks& of, u64 i) { each_other(rank, [&](u32 r, u32 k) { inputs.write(r, rank, i, of.unit[k]); }); });
+      [&](auto, const OfRanks& of, u64 i) {
+        each_other(rank, [&](u32 r, u32 k) { inputs.write(r, rank, i, of.unit[k]); });
+      });
   if (!meet(flags, rank, 0, epoch, patience)) return;
   each_unit<batch_of_ranks, OfRanks>(
       inputs.units, whole,

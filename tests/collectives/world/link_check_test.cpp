@@ -39,7 +39,7 @@ T next_of(RawConnection& control) {
   throw std::runtime_error("the message has not come");
 }
 
-/// Waits until the process has lost its world. Returns what it is told; nothing if it has not.
+/// Waits until the process has lost its world. Returns the kind of the error; nothing if it has not.
 std::optional<CollectiveError::Kind> kind_of_loss(SessionMember& member) {
   return kind_of<CollectiveError>([&] {
     for (const auto end = std::chrono::steady_clock::now() + 20s; std::chrono::steady_clock::now() < end;) {
