@@ -3,6 +3,7 @@
 #include <coxswain/collectives/nccl/nccl_try.hpp>
 #include <coxswain/collectives/nccl/nccl_types.hpp>
 
+#include <algorithm>
 #include <thread>
 
 namespace cox::detail {
@@ -45,14 +46,26 @@ void enqueue(NcclComm comm, std::size_t world_size, const NcclCall& call, void* 
   }
 }
 
+// Whether a rank could complete the operation before another one has begun: a rank of a reduce that only sends its data
+// does not wait for the others as long as NCCL's buffers have room. The root of a broadcast does not, either, but no
+// other rank reads memory there, so none can find it poisoned (see PoisonLog).
+bool needs_barrier(const NcclCall& call, std::size_t world_size) noexcept {
+  return world_size > 1 && call.request.operation == CollectiveOperation::Reduce && call.request.count != 0;
+}
+
 }  // namespace
 
+// A barrier in the same group, which NCCL launches as one kernel, makes every rank wait for all others.
 void launch_nccl_calls(NcclComm comm, std::size_t world_size, const NcclCalls& calls, void* scratch,
                        CUstream_st* stream) {
-  if (calls.size() == 1) return enqueue(comm, world_size, calls.front(), scratch, stream);
+  const bool with_barrier =
+      std::ranges::any_of(calls, [=](const NcclCall& call) { return needs_barrier(call, world_size); });
+  if (calls.size() == 1 && !with_barrier) return enqueue(comm, world_size, calls.front(), scratch, stream);
   COX_NCCL_TRY(comm, group_start());
   try {
     for (const NcclCall& call : calls) enqueue(comm, world_size, call, scratch, stream);
+    if (with_barrier)
+      enqueue(comm, world_size, {.request = {.operation = CollectiveOperation::Barrier}}, scratch, stream);
   } catch (...) {
     static_cast<void>(nccl().group_end());  // it would return the same error
     throw;

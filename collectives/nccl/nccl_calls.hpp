@@ -9,8 +9,9 @@
 
 namespace cox::detail {
 
-/// Launches a rank's part of one operation, or of a group of operations as one, on a stream of its device. `scratch`:
-/// memory of this device whose contents do not matter. Throws CollectiveError Backend.
+/// Launches a rank's part of one operation, or of a group of operations as one, on a stream of its device. No part
+/// completes before the parts of all ranks that read memory have begun. `scratch`: memory of this device whose contents
+/// do not matter. Throws CollectiveError Backend.
 void launch_nccl_calls(NcclComm comm, std::size_t world_size, const NcclCalls& calls, void* scratch,
                        CUstream_st* stream);
 

@@ -41,6 +41,11 @@ struct Meeting {
   bool over = false;
 };
 
+// A rank that only gives to a reduction does not wait for the others: as NCCL's, while its buffers have room.
+bool only_gives(const Operation& operation) {
+  return operation.kind == Kind::Reduce && operation.rank != operation.peer;
+}
+
 /// A meeting: of which communicator, between whom (-1: all), and the how manieth of those.
 using MeetingKey = std::tuple<std::uint64_t, int, int, std::uint64_t>;
 
@@ -48,6 +53,7 @@ using MeetingKey = std::tuple<std::uint64_t, int, int, std::uint64_t>;
 struct Launch {
   enum class Step : std::uint8_t { Begun, Written, Done };
   std::vector<Operation> operations;
+  std::vector<std::vector<std::byte>> given;       // of each operation of which the rank only gives
   std::vector<std::shared_ptr<Meeting>> meetings;  // empty if other processes take part
   std::vector<Step> steps;                         // of each operation, if other processes take part
 };
@@ -254,6 +260,9 @@ bool advance_shared(const Operation& operation, Launch::Step& step) {
     copy_bytes(shared.input(own), operation.source, input_bytes(operation));
     channel.written.store(before + 1);
     step = Launch::Step::Written;
+    if (!only_gives(operation)) return true;
+    channel.read.store(before + 1);
+    step = Launch::Step::Done;
     return true;
   }
   if (!all_have(&FakeNcclShared::Channel::written, channel.written.load())) return false;
@@ -297,14 +306,20 @@ bool run_shared(Launch& launch) {
 bool run(Launch& launch, bool first_look) {
   if (!launch.steps.empty()) return run_shared(launch);
   for (std::size_t i = 0; first_look && i < launch.operations.size(); ++i) {
-    const Operation& operation = launch.operations[i];
+    Operation& operation = launch.operations[i];
     Meeting& meeting = *launch.meetings[i];
+    if (only_gives(operation)) {
+      const auto* const source = static_cast<const std::byte*>(operation.source);
+      operation.source = launch.given.emplace_back(source, source + input_bytes(operation)).data();
+    }
     meeting.arrived.push_back(&operation);
     const bool all = operation.kind != Kind::Send && operation.kind != Kind::Receive;
     if (meeting.arrived.size() == (all ? static_cast<std::size_t>(operation.ranks) : 2)) perform(meeting);
   }
   if (launch.operations.front().given_up->load()) return true;
-  return std::ranges::all_of(launch.meetings, &Meeting::over, [](const auto& meeting) -> Meeting& { return *meeting; });
+  for (std::size_t i = 0; i < launch.operations.size(); ++i)
+    if (!launch.meetings[i]->over && !only_gives(launch.operations[i])) return false;
+  return true;
 }
 
 constexpr const char* kernel_name = "cox_fake_nccl_operations";
@@ -329,7 +344,7 @@ int launch(std::vector<Operation> operations) {
   else
     for (const Operation& operation : operations) where.push_back(meeting_of(operation));
   // Stays for good: other ranks may look at it as long as they like.
-  auto* launched = new Launch{std::move(operations), std::move(where), std::move(steps)};
+  auto* launched = new Launch{std::move(operations), {}, std::move(where), std::move(steps)};
   static auto& all = *new std::vector<std::unique_ptr<Launch>>;
   {
     const std::lock_guard lock(meetings().mutex);

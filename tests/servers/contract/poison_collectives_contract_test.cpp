@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <future>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -190,6 +191,51 @@ TEMPLATE_TEST_CASE("L14: no transfer hands out what a failed kernel left, whenev
     const Handle next = to_device(fleet[0], numbers_of(0, 100));
     REQUIRE(read_soon(fleet[1], fleet[0].to_client(next, fleet[1], ElementType::I32)) == numbers_of(0, 100));
   }
+}
+
+// NCCL completes such a rank's part when it has written to buffers of the others, which may not have begun.
+TEMPLATE_TEST_CASE("L14: a rank that only gives to a reduce fails with the others, however late they begin", "[poison]",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  using Backend = typename TestType::Backend;
+  const std::size_t operations = GENERATE(std::size_t{1}, std::size_t{2});  // of the group
+  TestType fleet(2);
+  const CommunicationId all(fleet.devices());
+  const DeviceId to = all.devices()[1];
+  const auto& giver = fleet[0];
+  const auto& root = fleet[1];
+  std::vector<std::vector<Handle>> data(2);
+  const auto reduce = [&](std::size_t rank) {
+    fleet[rank].collective_group(all, [&](CollectiveGroup& group) {
+      for (const Handle& each : data[rank]) group.reduce(each, each, ElementType::I32, ReduceOperation::Sum, to);
+    });
+  };
+  fleet.for_each([&](std::size_t rank, auto& client) {
+    for (std::size_t i = 0; i < operations; ++i) data[rank].push_back(to_device(client, numbers_of(rank, 10)));
+    reduce(rank);  // all is made
+  });
+  fleet.for_each([&](std::size_t, auto& client) { settle(client); });
+
+  launch(root, Backend::fail_on(root, data[1].back()));
+  reduce(1);
+  reach(root);
+  std::promise<void> begin;
+  root.device_handle().submit([begin = begin.get_future().share()](auto&) { begin.wait(); });
+  reduce(0);
+  giver.sync_collective();
+  auto end = giver.sync();
+  static_cast<void>(end.wait_for(std::chrono::milliseconds(100)));  // as long as it would take without the root
+  begin.set_value();
+  std::exception_ptr failure;
+  try {
+    get_soon(std::move(end));
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  REQUIRE(is_rank_failure<TestType>(failure, to));
+  REQUIRE(is_late_failure<Backend>(next_failure(root)));
+  for (const Handle& sum : data[1]) REQUIRE(is_poisoned<TestType>(root, sum));
+  for (const Handle& given : data[0]) REQUIRE(read_soon(giver, given) == numbers_of(0, 10));
 }
 
 TEMPLATE_TEST_CASE("L14: what was issued behind a collective that is given up is poisoned by it", "[poison]",

@@ -325,16 +325,18 @@ void run_programs(std::size_t programs, std::uint64_t first_seed) {
     for (std::size_t i = 0; i < at_once && done < programs; ++i, ++done) {
       const std::uint64_t seed = first_seed + done;
       std::mt19937_64 random(seed);
-      const ProgramShape shape{.devices = 3 + random() % (fleet.size() - 3),
+      // The last device is the one that does not come, if there are enough devices.
+      const bool can_miss = fleet.size() > 3;
+      const ProgramShape shape{.devices = can_miss ? 3 + random() % (fleet.size() - 3) : fleet.size(),
                                .communicators = 1 + random() % 5,
                                .buffers = 2 + random() % 5,
                                .streams = 1 + random() % 4,
                                .operations = 10 + random() % 50,
-                               .faults = random() % 2 == 0 ? 0 : 0.1,
+                               .faults = random() % 2 == 0 || !can_miss ? 0 : 0.1,
                                .failures = random() % 2 == 0 ? 0 : 0.1};
       INFO("seed " << seed);
       const CollectiveProgram program(seed, shape);
-      open_impatiently(fleet, shape);
+      if (can_miss) open_impatiently(fleet, shape);
       ProgramRun<Fleet> run(fleet, program, stale);
       run.run(1 + random() % 6, seed);
       run.check();
@@ -370,7 +372,7 @@ TEMPLATE_TEST_CASE("L14: random programs of overlapping communicators with fault
 
 // COX_TEST_SEED: the seed of the first program, such as one that has failed before.
 TEMPLATE_TEST_CASE("Ten thousand random programs of collectives, full length", "[.long]", COX_FLEETS) {
-  COX_REQUIRE_FLEET(TestType, 4);
+  COX_REQUIRE_FLEET(TestType, 2);
   const char* const seed = std::getenv("COX_TEST_SEED");
   watched(std::chrono::minutes(60),
           [&] { run_programs<TestType>(10'000, seed != nullptr ? std::stoull(seed) : std::random_device{}()); });
