@@ -61,6 +61,13 @@ void RawNccl::broadcast(std::size_t rank, std::size_t bytes) const {
                                    detail::NcclType::Uint8, 0, its.comm, its.stream.native()));
 }
 
+void RawNccl::reduce(std::size_t rank, std::size_t bytes) const {
+  const Rank& its = *ranks_[rank];
+  COX_NCCL_TRY(its.comm,
+               reduce(pointer(its.source.address()), pointer(its.destination.address()), bytes / sizeof(float),
+                      detail::NcclType::Float32, detail::NcclReduction::Sum, 0, its.comm, its.stream.native()));
+}
+
 void RawNccl::fill(std::size_t rank, bool in_place, std::span<const float> data) const {
   const Rank& its = *ranks_[rank];
   const CUdeviceptr to = in_place ? its.destination.address() : its.source.address();

@@ -40,6 +40,8 @@ class RawNccl {
   void reduce_scatter(std::size_t rank, std::size_t bytes) const;
   /// ncclBroadcast of that many bytes from the first rank.
   void broadcast(std::size_t rank, std::size_t bytes) const;
+  /// ncclReduce of that many bytes of f32 to the first rank.
+  void reduce(std::size_t rank, std::size_t bytes) const;
   /// Fills what the rank's next all_reduce reads. Blocks.
   void fill(std::size_t rank, bool in_place, std::span<const float> data) const;
   /// What its last all_reduce gave. Blocks.

@@ -154,7 +154,7 @@ class CollectiveCases {
                 .contenders = std::move(contenders)});
   }
 
-  /// all_gather and reduce_scatter, of so many bytes in all, and a broadcast of as many.
+  /// all_gather and reduce_scatter, of so many bytes in all, and a broadcast and a reduce of as many.
   void add_blocks(std::size_t bytes) {
     const std::size_t count = repetitions(bytes);
     const std::size_t block = bytes / ours_.devices.size() / 16 * 16;
@@ -191,6 +191,13 @@ class CollectiveCases {
          },
          finish()},
         {[=, this](std::size_t rank) { raw_.broadcast(rank, bytes); }, synchronize});
+    add("reduce of " + size_name(bytes),
+        {[=, this](std::size_t rank) {
+           ours_.clients[rank].reduce(window(sources_[rank], bytes), window(destinations_[rank], bytes),
+                                      ElementType::F32, ours_.devices, ReduceOperation::Sum, ours_.devices.front());
+         },
+         finish()},
+        {[=, this](std::size_t rank) { raw_.reduce(rank, bytes); }, synchronize});
   }
 
   void add_many(std::size_t tensors, std::size_t bytes) {

@@ -12,7 +12,7 @@ inline constexpr std::size_t most_before_flags = std::size_t{8} << 20U;  ///< of
 /// algorithms are described in peer_kernels_source.cpp.
 struct PeerKernelLimits {
   /// all_reduce: by lines, in one shot with flags, in two shots; larger ones are NCCL's. A group counts as one
-  /// operation of its total size, without lines.
+  /// operation of its total size, without lines. A reduce likewise, but not in two shots.
   std::size_t lines = 0;
   std::size_t one_shot = 0;
   std::size_t all_reduce = 0;

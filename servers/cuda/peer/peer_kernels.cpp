@@ -103,11 +103,18 @@ bool is_of_small_blocks(const CollectiveRequest& request, std::size_t world_size
   }
 }
 
+/// Whether a single operation is a reduce that is small enough for one shot.
+bool is_small_reduce(const CollectiveRequest& request, const PeerKernelLimits& limits) noexcept {
+  return request.operation == CollectiveOperation::Reduce && has_peer_kernels(request.element_type) &&
+         request.count != 0 && size_of(request) <= limits.one_shot;
+}
+
 /// Whether a single operation, which is small, is done by lines.
 bool is_by_lines(const CollectiveRequest& request, const PeerKernelLimits& limits) noexcept {
   const std::size_t bytes = size_of(request);
   switch (request.operation) {
-    case CollectiveOperation::AllReduce: return bytes <= limits.lines;
+    case CollectiveOperation::AllReduce:
+    case CollectiveOperation::Reduce: return bytes <= limits.lines;
     case CollectiveOperation::AllGather:
     case CollectiveOperation::ReduceScatter: return bytes <= limits.block_lines;
     case CollectiveOperation::Broadcast: return bytes <= limits.broadcast_lines;
@@ -216,7 +223,7 @@ CollectiveAlgorithm PeerKernels::algorithm_of(const CollectiveRequests& requests
   const bool is_single = requests.size() == 1;
   const CollectiveAlgorithm small =
       is_single && is_by_lines(first, limits) ? CollectiveAlgorithm::PeerLines : CollectiveAlgorithm::PeerFlags;
-  if (is_single && is_of_small_blocks(first, world_size, limits)) return small;
+  if (is_single && (is_of_small_blocks(first, world_size, limits) || is_small_reduce(first, limits))) return small;
   const auto has_kernels = [](const CollectiveRequest& request) {
     return facts_of(request.operation).reduces && has_peer_kernels(request.element_type);
   };
@@ -413,6 +420,10 @@ struct PeerKernels::Part {
             of.all_at(of.layout_.inputs + number % 2 * data_size)};
   }
   [[nodiscard]] std::uint32_t own() const noexcept { return static_cast<std::uint32_t>(rank); }
+  /// Whether the rank gets a result.
+  [[nodiscard]] bool gets(const CollectiveRequest& request) const noexcept {
+    return request.operation != CollectiveOperation::Reduce || request.root == rank;
+  }
   [[nodiscard]] const void* given_up() const noexcept { return of.abort_flag_.get(); }
 };
 
@@ -460,8 +471,9 @@ void PeerKernels::Part::by_lines(const NcclCall& call) const {
   const std::uint32_t epoch = next_epoch(launched);
   const Peers lines = of.all_at(epoch % 2 * of.layout_.lines_of_epoch);
   const unsigned blocks = of.blocks_for((bytes + line_unit - 1) / line_unit);
+  const void* const destination = gets(request) ? call.destination : nullptr;
   const auto launch_it = [&](PeerKernel kernel, const auto&... root) {
-    launch_kernel(launch, function(kernel, request), blocks, call.source, call.destination, bytes, lines,
+    launch_kernel(launch, function(kernel, request), blocks, call.source, destination, bytes, lines,
                   std::uint64_t{lines_of_rank}, own(), root..., epoch, given_up(), count);
   };
   switch (request.operation) {
@@ -503,12 +515,12 @@ void PeerKernels::Part::reduce(PeerKernel one_shot, PeerKernel two_shots, const 
 
 void PeerKernels::Part::whole(const NcclCall& call) const {
   const CollectiveRequest& request = call.request;
-  const bool gets = is_all_reduce(request) || request.root == rank;
   const auto* const source = static_cast<const std::byte*>(call.source);
-  auto* const destination = gets ? static_cast<std::byte*>(call.destination) : nullptr;
+  auto* const destination = gets(request) ? static_cast<std::byte*>(call.destination) : nullptr;
   const std::size_t size = size_of(request);
   for (std::size_t at = 0; at < size; at += most_before_flags) {
-    const Whole data{source + at, gets ? destination + at : nullptr, std::min(size - at, most_before_flags)};
+    const Whole data{source + at, destination != nullptr ? destination + at : nullptr,
+                     std::min(size - at, most_before_flags)};
     reduce(PeerKernel::OneShot, PeerKernel::TwoShot, request, data, units_in(data.bytes));
   }
 }

@@ -29,10 +29,10 @@
 
 namespace cox::detail {
 
-/// all_reduce, all_gather, reduce_scatter and broadcast of small data by our own kernels, which write into the memory
-/// of the other GPUs; an all_reduce may also be of a group of tensors that are small together. Up to which sizes, says
-/// PeerKernelLimits. They also do the reductions that NCCL does not do, or not in the order of ranks. One object serves
-/// the ranks of one communicator; its operations are launched in one order on all of them. Any thread.
+/// all_reduce, reduce, all_gather, reduce_scatter and broadcast of small data by our own kernels, which write into the
+/// memory of the other GPUs; an all_reduce may also be of a group of tensors that are small together. Up to which
+/// sizes, says PeerKernelLimits. They also do the reductions that NCCL does not do, or not in the order of ranks. One
+/// object serves the ranks of one communicator; its operations are launched in one order on all of them. Any thread.
 class PeerKernels {
  public:
   static constexpr std::size_t max_ranks = 8;

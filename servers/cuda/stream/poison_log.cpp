@@ -203,8 +203,8 @@ std::shared_ptr<LoggedOperation> PoisonLog::fail_at(std::size_t index, const std
   return part.has_failed_ ? nullptr : spread(index, poison_cause(error), Reach::Operation);
 }
 
-// Notifies the part of a failed operation in this log: now, or when admit_part() adds it. The part has not completed: it
-// waits for the rank that reports the failure, which has not launched its own part yet.
+// Notifies the part of a failed operation in this log: now, or when admit_part() adds it. The part has not completed,
+// since it waits for the rank that reports the failure, which has not launched its own part yet.
 void PoisonLog::fail_part(CollectiveId collective, const std::exception_ptr& error) noexcept {
   std::shared_ptr<LoggedOperation> refused;
   std::shared_ptr<LoggedOperation> part;

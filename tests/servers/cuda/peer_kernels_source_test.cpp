@@ -48,6 +48,21 @@ TEST_CASE("What is small enough is reduced in the memory of the other GPUs") {
   CHECK(algorithm(8, ElementType::F16, ReduceOperation::Mean) == CollectiveAlgorithm::PeerLines);
 }
 
+TEST_CASE("A reduce is done by kernels as long as one shot is enough") {
+  const auto algorithm = [](std::size_t bytes, ElementType type = ElementType::U8) {
+    return algorithm_of({{.operation = CollectiveOperation::Reduce, .element_type = type, .count = bytes}});
+  };
+  CHECK(algorithm(0) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm(1) == CollectiveAlgorithm::PeerLines);
+  CHECK(algorithm(limits.lines) == CollectiveAlgorithm::PeerLines);
+  CHECK(algorithm(limits.lines + 1) == CollectiveAlgorithm::PeerFlags);
+  CHECK(algorithm(limits.one_shot) == CollectiveAlgorithm::PeerFlags);
+  CHECK(algorithm(limits.one_shot + 1) == CollectiveAlgorithm::Nccl);
+  CHECK(algorithm(1, ElementType::F8E4M3) == CollectiveAlgorithm::Nccl);
+  const CollectiveRequest reduce{.operation = CollectiveOperation::Reduce, .count = 1};
+  CHECK(algorithm_of({reduce, reduce}) == CollectiveAlgorithm::Nccl);
+}
+
 TEST_CASE("A group is done like one operation, if its tensors are of one type and small together") {
   const CollectiveRequest sum{.count = 2};
   CollectiveRequests group{sum, sum};

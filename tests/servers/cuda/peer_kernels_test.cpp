@@ -420,17 +420,21 @@ TEST_CASE("Kernels of all kinds and sizes come right one behind the other, on on
     std::vector<Values> expected(ranks);
     for (std::size_t i = 0; i < operations; ++i) {
       const std::size_t limit = std::array<std::size_t, 3>{20, 3'000, most}[random() % 3];
-      constexpr std::array kinds{CollectiveOperation::AllReduce, CollectiveOperation::AllGather,
-                                 CollectiveOperation::ReduceScatter, CollectiveOperation::Broadcast};
+      constexpr std::array kinds{CollectiveOperation::AllReduce, CollectiveOperation::Reduce,
+                                 CollectiveOperation::AllGather, CollectiveOperation::ReduceScatter,
+                                 CollectiveOperation::Broadcast};
       CollectiveRequest request{.operation = kinds[random() % kinds.size()], .element_type = type};
       request.count = 1 + random() % limit;
-      if (request.operation == CollectiveOperation::Broadcast) request.root = random() % ranks;
+      if (facts_of(request.operation).rooted) request.root = random() % ranks;
       Run run{{request}, expected.front().size()};
       if (request.operation == CollectiveOperation::AllReduce && random() % 2 == 0) run.requests.resize(3, request);
       for (std::size_t rank = 0; rank < ranks; ++rank)
         for (const CollectiveRequest& each : run.requests) switch (each.operation) {
             case CollectiveOperation::AllReduce:
               for (std::size_t e = 0; e < each.count; ++e) expected[rank].push_back(sum_at(e));
+              break;
+            case CollectiveOperation::Reduce:
+              for (std::size_t e = 0; e < each.count; ++e) expected[rank].push_back(rank == each.root ? sum_at(e) : 0);
               break;
             case CollectiveOperation::ReduceScatter:
               for (std::size_t e = 0; e < each.count; ++e) expected[rank].push_back(sum_at(rank * each.count + e));
