@@ -81,8 +81,8 @@ BareRanks::Kernels& BareRanks::kernels_for(const CollectiveRequest& request, con
   return kernels;
 }
 
-void BareRanks::repeat(Kernels& kernels, const CollectiveRequest& request, std::size_t count, bool wait) {
-  const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of({request}, ranks_.size(), false, kernels.limits);
+void BareRanks::repeat(Kernels& kernels, const CollectiveRequests& requests, std::size_t count, bool wait) {
+  const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, ranks_.size(), false, kernels.limits);
   if (algorithm == CollectiveAlgorithm::Nccl) throw std::invalid_argument("the limits leave the operation to NCCL");
   team_([&](std::size_t index) {
     Rank& rank = *ranks_[index];
@@ -90,7 +90,11 @@ void BareRanks::repeat(Kernels& kernels, const CollectiveRequest& request, std::
     std::uint32_t& launched = kernels.launched[index][static_cast<std::size_t>(algorithm)];
     const PeerKernels::Count counter{rank.counter.address(), 0};
     NcclCalls calls;
-    calls.push_back({request, pointer(rank.source.address()), pointer(rank.destination.address())});
+    std::size_t at = 0;
+    for (const CollectiveRequest& request : requests) {
+      calls.push_back({request, pointer(rank.source.address() + at), pointer(rank.destination.address() + at)});
+      at += request.count * element_size(request.element_type);
+    }
     const PeerKernels::Launch launch = [&](const detail::KernelLaunch& kernel) {
       if (rank.batch.size() == detail::LaunchBatch::max_kernels) rank.batch.flush(stream);
       rank.batch.add(kernel, [](const detail::LaunchBatch::Outcome& outcome) {
@@ -108,12 +112,13 @@ void BareRanks::repeat(Kernels& kernels, const CollectiveRequest& request, std::
   });
 }
 
-BareTimes BareRanks::time(const CollectiveRequest& request, const detail::PeerKernelLimits& limits, std::size_t count) {
-  Kernels& kernels = kernels_for(request, limits);
-  repeat(kernels, request, std::max<std::size_t>(count / 10, 20), false);
+BareTimes BareRanks::time(const CollectiveRequests& requests, const detail::PeerKernelLimits& limits,
+                          std::size_t count) {
+  Kernels& kernels = kernels_for(requests.front(), limits);
+  repeat(kernels, requests, std::max<std::size_t>(count / 10, 20), false);
   const auto timed = [&](std::size_t times, bool wait) {
     const auto begin = std::chrono::steady_clock::now();
-    repeat(kernels, request, times, wait);
+    repeat(kernels, requests, times, wait);
     return Microseconds(std::chrono::steady_clock::now() - begin).count() / static_cast<double>(times);
   };
   const double in_stream = timed(count, false);

@@ -29,9 +29,11 @@ class BareRanks {
   BareRanks& operator=(const BareRanks&) = delete;
   ~BareRanks();
 
-  /// The operation on the buffers of all ranks, by the kernels within `limits`: `count` times in a stream, and a tenth
-  /// of it, at least 50, one at a time. Blocks. Throws std::invalid_argument if the limits leave the operation to NCCL.
-  [[nodiscard]] BareTimes time(const CollectiveRequest& request, const detail::PeerKernelLimits& limits,
+  /// The operation on the buffers of all ranks, or the group of operations on one part of the buffers behind the other,
+  /// by the kernels within `limits`: `count` times in a stream, and a tenth of it, at least 50, one at a time. Blocks.
+  /// Throws std::invalid_argument if the limits leave the operation to NCCL. Precondition: a group consists of
+  /// all_reduces.
+  [[nodiscard]] BareTimes time(const CollectiveRequests& requests, const detail::PeerKernelLimits& limits,
                                std::size_t count);
 
  private:
@@ -40,7 +42,7 @@ class BareRanks {
 
   [[nodiscard]] Kernels& add_kernels(const detail::PeerKernelLimits& limits);
   [[nodiscard]] Kernels& kernels_for(const CollectiveRequest& request, const detail::PeerKernelLimits& limits);
-  void repeat(Kernels& kernels, const CollectiveRequest& request, std::size_t count, bool wait);
+  void repeat(Kernels& kernels, const CollectiveRequests& requests, std::size_t count, bool wait);
 
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<std::unique_ptr<Kernels>> kernels_;  // one for all operations with the same limits

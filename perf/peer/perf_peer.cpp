@@ -67,7 +67,7 @@ class PeerCases {
                .contenders = {}};
     if (detail::PeerKernels::algorithm_of({request}, size_, false) != CollectiveAlgorithm::Nccl)
       added.contenders.push_back({.name = "coxswain",
-                                  .run = [=, this] { return sample(request, detail::peer_kernel_limits(size_)); },
+                                  .run = [=, this] { return sample({request}, detail::peer_kernel_limits(size_)); },
                                   .note = "by peer_kernel_limits()"});
     const std::size_t rank_bytes = request.count * sizeof(float);
     const auto offer = [&](Way way) {
@@ -75,7 +75,7 @@ class PeerCases {
         const std::size_t unit = way == Way::Lines ? 8 : 16;
         if (blocks > 8 && rank_bytes < blocks / 2 * unit * detail::peer_kernel_threads) continue;  // they are not used
         added.contenders.push_back({.name = std::string(name_of(way)) + "_" + std::to_string(blocks),
-                                    .run = [=, this] { return sample(request, limits_of(way, size_, blocks)); },
+                                    .run = [=, this] { return sample({request}, limits_of(way, size_, blocks)); },
                                     .note = "thread blocks at most: " + std::to_string(blocks)});
       }
     };
@@ -86,11 +86,27 @@ class PeerCases {
     suite_.add(std::move(added));
   }
 
+  /// A group of tensors beside one buffer of their size.
+  void add_group(std::size_t tensors, std::size_t bytes) {
+    const auto sample_of = [this](std::size_t pieces, std::size_t size) {
+      const CollectiveRequest request{.count = size / sizeof(float)};
+      return sample(CollectiveRequests::filled(pieces, request), detail::peer_kernel_limits(size_));
+    };
+    suite_.add(
+        {.figure = "F15",
+         .name = "all_reduce of " + std::to_string(tensors) + " tensors of " + size_name(bytes),
+         .metrics = {{"in a stream", "us"}, {"one at a time", "us"}},
+         .contenders = {{.name = "coxswain", .run = [=] { return sample_of(tensors, bytes); }, .note = "a group"},
+                        {.name = "one_buffer",
+                         .run = [=] { return sample_of(1, tensors * bytes); },
+                         .note = "the tensors in one buffer"}}});
+  }
+
  private:
-  Sample sample(const CollectiveRequest& request, const PeerKernelLimits& limits) const {
-    const std::size_t bytes = request.count * sizeof(float);
+  Sample sample(const CollectiveRequests& requests, const PeerKernelLimits& limits) const {
+    const std::size_t bytes = requests.size() * requests.front().count * sizeof(float);
     const std::size_t count = (bytes >= mebibyte ? std::size_t{500} : std::size_t{2000}) / (quick_ ? 4 : 1);
-    const BareTimes times = ranks_->time(request, limits, count);
+    const BareTimes times = ranks_->time(requests, limits, count);
     return {times.in_stream, times.one_at_a_time};
   }
 
@@ -118,6 +134,8 @@ int measure(const Options& options, std::size_t ranks) {
     for (const std::size_t bytes :
          {kibibyte, 32 * kibibyte, 128 * kibibyte, 512 * kibibyte, 2 * mebibyte, 8 * mebibyte})
       cases.add("blocks", operation, bytes);
+  cases.add_group(64, 64 * kibibyte);
+  cases.add_group(64, kibibyte);
   return suite.run();
 }
 

@@ -129,8 +129,7 @@ class SmallVector {
     if (count > std::numeric_limits<std::uint32_t>::max())
       throw std::length_error("a SmallVector cannot have more than 2^32 - 1 elements");
     T* bigger = std::allocator<T>{}.allocate(count);
-    std::uninitialized_move_n(data_, size_, bigger);
-    std::destroy_n(data_, size_);
+    relocate(data_, size_, bigger);
     if (on_heap()) std::allocator<T>{}.deallocate(data_, capacity_);
     data_ = bigger;
     capacity_ = static_cast<std::uint32_t>(count);
@@ -152,13 +151,17 @@ class SmallVector {
       size_ = std::exchange(other.size_, 0);
       return;
     }
-    size_ = other.size_;
+    size_ = std::exchange(other.size_, 0);
+    relocate(other.data_, size_, data_);
+  }
+
+  /// Moves elements to uninitialised memory, and destroys them where they were.
+  static void relocate(T* from, std::size_t count, T* to) noexcept {
     if constexpr (is_trivially_relocatable<T>) {
-      std::memcpy(static_cast<void*>(data_), static_cast<const void*>(other.data_), size_ * sizeof(T));
-      other.size_ = 0;
+      std::memcpy(static_cast<void*>(to), static_cast<const void*>(from), count * sizeof(T));
     } else {
-      std::uninitialized_move_n(other.data_, size_, data_);
-      other.clear();
+      std::uninitialized_move_n(from, count, to);
+      std::destroy_n(from, count);
     }
   }
 

@@ -15,6 +15,9 @@ struct CollectiveCall {
   CopyPlan rows = {};        ///< Of Send and Receive: layout in memory. No rows: contiguous elements, or none.
 };
 
+template <>
+inline constexpr bool is_trivially_relocatable<CollectiveCall> = true;
+
 /// Whether the call has no elements and so reads and writes nothing.
 [[nodiscard]] inline bool is_of_nothing(const CollectiveCall& call) noexcept {
   return call.rows.rows != 0 ? call.rows.size() == 0 : call.request.count == 0;

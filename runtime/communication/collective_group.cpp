@@ -5,11 +5,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <optional>
 
 namespace cox {
 
 using enum CollectiveOperation;
+
+static_assert(std::ranges::all_of(element_types, [](const auto& facts) { return std::has_single_bit(facts.size); }));
 
 CollectiveGroup::CollectiveGroup(CommunicationId devices, DeviceId device, const Caller& caller)
     : devices_(std::move(devices)), rank_(devices_.rank_of(device, caller.site)), caller_(caller) {}
@@ -87,19 +91,20 @@ void CollectiveGroup::add(CollectiveRequest request, const Handle* source, const
     if (!side.handle->memory().memory()) refuse(request, fmt::format("its {} has no memory", side.name));
     const std::size_t all = elements(request, side.name, side.handle->size_in_used());
     require_aligned(request, side.name, *side.handle);
-    if (all % side.times != 0)
+    if (side.times != 1 && all % side.times != 0)
       refuse(request, fmt::format("its {} has {} elements, which cannot be divided equally among {} ranks", side.name,
                                   all, side.times));
-    if (count && *count != all / side.times)
+    const std::size_t its_count = side.times == 1 ? all : all / side.times;
+    if (count && *count != its_count)
       refuse(request, fmt::format("its source has {} bytes and its destination {} bytes, which do not match",
                                   source->size_in_used(), destination->size_in_used()));
-    count = all / side.times;
+    count = its_count;
   }
   request.count = count.value_or(0);
   if (source != nullptr && destination != nullptr) check_overlap(request, *source, *destination);
-  append({.request = request,
-          .source = source != nullptr ? source->binding() : Binding{},
-          .destination = destination != nullptr ? destination->binding() : Binding{}});
+  CollectiveCall& call = append(request);
+  if (source != nullptr) call.source = source->binding();
+  if (destination != nullptr) call.destination = destination->binding();
 }
 
 void CollectiveGroup::add_transfer(CollectiveOperation operation, Binding memory, ElementType type, DeviceId other,
@@ -112,31 +117,33 @@ void CollectiveGroup::add_transfer(CollectiveOperation operation, Binding memory
   if (rows && rows->row_bytes % element_size(type) != 0)
     refuse(request, fmt::format("its rows of {} bytes are not a whole number of {}", rows->row_bytes, to_string(type)));
   request.count = elements(request, "memory", bytes);
-  CollectiveCall call{.request = request, .rows = rows.value_or(CopyPlan{})};
+  CollectiveCall& call = append(request);
+  call.rows = rows.value_or(CopyPlan{});
   (operation == Send ? call.source : call.destination) = std::move(memory);
-  append(std::move(call));
 }
 
-void CollectiveGroup::append(CollectiveCall call) {
-  if (!calls_.empty() && (is_transfer(call.request.operation) || is_transfer(calls_.front().request.operation)))
-    refuse(call.request, "a transfer cannot be part of a group");
+// Returns the new call, which has no memory yet.
+CollectiveCall& CollectiveGroup::append(const CollectiveRequest& request) {
+  if (!calls_.empty() && (is_transfer(request.operation) || is_transfer(calls_.front().request.operation)))
+    refuse(request, "a transfer cannot be part of a group");
+  CollectiveCall& call = calls_.emplace_back();
+  call.request = request;
   call.request.tag = tag_;
-  calls_.push_back(std::move(call));
+  return call;
 }
 
 std::size_t CollectiveGroup::elements(const CollectiveRequest& request, const char* which, std::size_t bytes) const {
-  const std::size_t size = element_size(request.element_type);
-  if (bytes % size != 0)
+  const std::size_t size = element_size(request.element_type);  // a power of two: no division is needed
+  if ((bytes & (size - 1)) != 0)
     refuse(request, fmt::format("the {} bytes of its {} are not a whole number of {}", bytes, which,
                                 to_string(request.element_type)));
-  return bytes / size;
+  return bytes >> static_cast<unsigned>(std::countr_zero(size));
 }
 
 // Allocations are aligned for elements of every type; windows of them may not be.
 void CollectiveGroup::require_aligned(const CollectiveRequest& request, const char* which, const Handle& handle) const {
-  if (handle.offset_start() == 0) return;  // the usual case, without a division
   const std::size_t size = element_size(request.element_type);
-  if (handle.size_in_used() != 0 && handle.offset_start() % size != 0)
+  if (handle.size_in_used() != 0 && (handle.offset_start() & (size - 1)) != 0)
     refuse(request, fmt::format("its {} begins {} bytes into its memory, which is not aligned for {} of {} bytes",
                                 which, handle.offset_start(), to_string(request.element_type), size));
 }

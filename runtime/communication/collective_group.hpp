@@ -70,7 +70,7 @@ class CollectiveGroup {
   void add(CollectiveRequest request, const Handle* source, const Handle* destination);
   void add_transfer(CollectiveOperation operation, Binding memory, ElementType type, DeviceId other,
                     std::optional<CopyPlan> rows);
-  void append(CollectiveCall call);
+  CollectiveCall& append(const CollectiveRequest& request);
   [[nodiscard]] std::size_t elements(const CollectiveRequest& request, const char* which, std::size_t bytes) const;
   void require_aligned(const CollectiveRequest& request, const char* which, const Handle& handle) const;
   void check_overlap(const CollectiveRequest& request, const Handle& source, const Handle& destination) const;

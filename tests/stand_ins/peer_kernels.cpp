@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +46,8 @@ struct Whole {
 };
 struct Pieces {
   std::uint32_t count;
+  std::uint32_t all_whole;
+  float density;
   std::array<std::uint32_t, detail::peer_kernel_pieces + 1> first;
   std::array<std::uint32_t, detail::peer_kernel_pieces> bytes;
   std::array<const std::byte*, detail::peer_kernel_pieces> in;
@@ -297,6 +301,8 @@ void store(const Whole& data, const Data& from) {
 Data load(const Pieces& data) {
   Data all;
   for (std::size_t i = 0; i < data.count; ++i) {
+    const auto places = std::bit_cast<std::uintptr_t>(data.in[i]) | std::bit_cast<std::uintptr_t>(data.out[i]);
+    if (data.all_whole != 0 && (places | data.bytes[i]) % unit != 0) throw std::logic_error("a unit is not whole");
     const Data piece = copy_of(data.in[i], data.bytes[i]);
     all.insert(all.end(), piece.begin(), piece.end());
   }

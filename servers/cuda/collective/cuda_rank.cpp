@@ -189,7 +189,11 @@ std::optional<CudaRank::Choice> CudaRank::choose_algorithm(const CollectiveReque
   std::exception_ptr failure;  // why these kernels cannot be used
   if (algorithm != CollectiveAlgorithm::Nccl) {
     if (!nccl_communicator_->devices_open() && !nccl_communicator_->devices_open(make_retry())) return std::nullopt;
+    const CollectiveRequest* last = nullptr;
     for (const CollectiveRequest& request : requests) {
+      // The requests of a group usually have the same code.
+      if (last != nullptr && PeerKernels::code_of(request) == PeerKernels::code_of(*last)) continue;
+      last = &request;
       const std::optional<std::exception_ptr> its = failure_of_code(request);
       if (!its) return std::nullopt;
       if (*its != nullptr) failure = *its;

@@ -14,6 +14,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -48,6 +50,8 @@ struct Whole {
 /// Layout of struct Pieces in the kernels.
 struct Pieces {
   std::uint32_t count = 0;
+  std::uint32_t all_whole = 1;
+  float density = 0;
   std::array<std::uint32_t, peer_kernel_pieces + 1> first{};
   std::array<std::uint32_t, peer_kernel_pieces> bytes{};
   std::array<const void*, peer_kernel_pieces> in{};
@@ -59,6 +63,12 @@ struct Pieces {
     in[count] = source;
     out[count] = destination;
     ++count;
+    const std::uintptr_t places = std::bit_cast<std::uintptr_t>(source) | std::bit_cast<std::uintptr_t>(destination);
+    if (((places | size) & (flags_unit - 1)) != 0) all_whole = 0;
+  }
+  /// Call after the last add().
+  void set_density() noexcept {
+    density = static_cast<float>(count) / static_cast<float>(std::max<std::uint32_t>(first[count], 1));
   }
 };
 static_assert(sizeof(Pieces) + 4 * sizeof(std::array<CUdeviceptr, most_ranks>) <= 4096, "of a kernel's arguments");
@@ -447,6 +457,7 @@ void PeerKernels::launch(CollectiveAlgorithm algorithm, std::size_t rank, const 
       const CollectiveRequest& request = calls[at].request;
       Pieces data;
       for (; at < end; ++at) data.add(calls[at].source, calls[at].destination, size_of(calls[at].request));
+      data.set_density();
       if (together.has_data())
         part.reduce(PeerKernel::OneShotGroup, PeerKernel::TwoShotGroup, request, data, data.first[data.count]);
       continue;

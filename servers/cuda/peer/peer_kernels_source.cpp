@@ -438,13 +438,18 @@ struct Whole {
 // That of a group, as if it lay one behind the other, each from a whole unit on.
 struct Pieces {
   u32 count;
+  u32 all_whole;          // whether all units can be accessed as a whole
+  float density;          // pieces per unit
   u32 first[PIECES + 1];  // units; behind the last, too
   u32 bytes[PIECES];
   const char* in[PIECES];
   char* out[PIECES];
 
   __device__ u64 units() const { return first[count]; }
-  __device__ u32 at(u64 i) const {
+  // The piece of a unit. Pieces of one size, which are usual, are found at once.
+  __device__ u32 at(u32 i) const {
+    const u32 guess = min(static_cast<u32>(static_cast<float>(i) * density), count - 1);
+    if (first[guess] <= i && i < first[guess + 1]) return guess;
     u32 low = 0, high = count;
     while (high - low > 1) {
       const u32 middle = (low + high) / 2;
@@ -452,14 +457,21 @@ struct Pieces {
     }
     return low;
   }
-  __device__ u64 whole() const { return 0; }  // it depends on the piece
-  template <class Access>
-  __device__ void load(Access, Unit<16>& unit, u64 i) const {
+  __device__ u64 whole() const { return all_whole != 0 ? units() : 0; }
+  __device__ void load(AsWhole, Unit<16>& unit, u64 i) const {
+    const u32 piece = at(i);
+    unit.load_whole(in[piece], i - first[piece]);
+  }
+  __device__ void store(AsWhole, const Unit<16>& unit, u64 i) const {
+    const u32 piece = at(i);
+    unit.store_whole(out[piece], i - first[piece]);
+  }
+  // These may be whole, too.
+  __device__ void load(ByElements, Unit<16>& unit, u64 i) const {
     const u32 piece = at(i);
     unit.load(in[piece], bytes[piece], i - first[piece]);
   }
-  template <class Access>
-  __device__ void store(Access, const Unit<16>& unit, u64 i) const {
+  __device__ void store(ByElements, const Unit<16>& unit, u64 i) const {
     const u32 piece = at(i);
     unit.store(out[piece], bytes[piece], i - first[piece]);
   }
@@ -666,7 +678,12 @@ cox_broadcast(const char* in, char* out, u64 bytes, const __grid_constant__ Peer
 }  // namespace
 
 bool has_peer_kernels(ElementType type) noexcept {
-  return std::ranges::find(codes_of_types, type, &CodeOfType::type) != codes_of_types.end();
+  static constexpr auto with_kernels = [] {
+    std::array<bool, element_types.size()> found{};
+    for (const CodeOfType& code : codes_of_types) found[static_cast<std::size_t>(code.type)] = true;
+    return found;
+  }();
+  return with_kernels[static_cast<std::size_t>(type)];
 }
 
 std::span<const PeerKernel> peer_kernels_of(const PeerKernelCode& code, std::size_t ranks) noexcept {

@@ -82,11 +82,16 @@ void submit(CudaDevice& device, CudaStream& stream, CudaRank& rank, const Collec
     launch = collective = make_recycled<CudaCollectiveLaunch>(rank.shared_from_this());
   }
   CollectiveSubmission submission;
-  for (const CollectiveCall& call : calls) submission.requests.push_back(call.request);
+  submission.requests.reserve(calls.size());
+  for (const CollectiveCall& call : calls) submission.requests.unchecked_push_back(call.request);
   BufferUses uses;
+  uses.reserve(2 * calls.size());
   BufferUses untouched;  // of calls without elements: only their order matters
   try {
-    if (collective != nullptr) static_cast<void>(nccl());
+    if (collective != nullptr) {
+      static_cast<void>(nccl());
+      collective->calls.reserve(calls.size());
+    }
     for (const CollectiveCall& call : calls) {
       BufferUses& its = is_of_nothing(call) ? untouched : uses;
       if (transfer != nullptr) {

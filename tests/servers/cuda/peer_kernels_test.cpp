@@ -298,25 +298,34 @@ TEST_CASE("Kernels of several ranks gather, scatter and broadcast in place, wher
 
 TEST_CASE("A kernel of several ranks reduces a group of tensors of any sizes, on one GPU", "[gpu]") {
   COX_REQUIRE_GPUS(1U);
-  std::vector<std::size_t> counts;
-  for (std::size_t i = 0; i < 100; ++i) counts.push_back(1 + i * i * 7 % 1'003);
-  for (const ElementType type : {ElementType::F32, ElementType::U8}) {
-    RanksOfOneGpu gpu(4);
-    gpu.prepare(reduction_of(type, 1));
-    std::vector<std::vector<Buffer>> data(gpu.size());
-    RanksOfOneGpu::Parts parts(gpu.size());
-    for (std::size_t rank = 0; rank < gpu.size(); ++rank)
-      for (const std::size_t count : counts) {
-        data[rank].push_back(gpu.buffer(type, values_of(rank, count)));
-        parts[rank].push_back(NcclCall{reduction_of(type, count), data[rank].back().at(0), data[rank].back().at(0)});
+  std::vector<std::size_t> any;
+  std::vector<std::size_t> whole;  // whole units
+  for (std::size_t i = 0; i < 100; ++i) any.push_back(1 + i * i * 7 % 1'003);
+  for (std::size_t i = 0; i < 100; ++i) whole.push_back(16 * (1 + i * i * 7 % 503));
+  const std::vector<std::size_t> alike(64, 4'096);
+  const std::vector<std::size_t> skewed{16, 32, 400'000, 16, 48, 16};
+  for (const std::size_t ranks : {2U, 4U})
+    for (const ElementType type : {ElementType::F32, ElementType::U8}) {
+      RanksOfOneGpu gpu(ranks);
+      gpu.prepare(reduction_of(type, 1));
+      for (const std::vector<std::size_t>& counts : {any, whole, alike, skewed}) {
+        INFO(ranks << " ranks, " << to_string(type) << ", " << counts[1] << " elements");
+        std::vector<std::vector<Buffer>> data(gpu.size());
+        RanksOfOneGpu::Parts parts(gpu.size());
+        for (std::size_t rank = 0; rank < gpu.size(); ++rank)
+          for (const std::size_t count : counts) {
+            data[rank].push_back(gpu.buffer(type, values_of(rank, count)));
+            parts[rank].push_back(
+                NcclCall{reduction_of(type, count), data[rank].back().at(0), data[rank].back().at(0)});
+          }
+        gpu.wait_for_data();
+        REQUIRE(gpu.run(parts));
+        for (std::size_t rank = 0; rank < gpu.size(); ++rank)
+          for (std::size_t i = 0; i < counts.size(); ++i)
+            REQUIRE(equal(gpu.client(), data[rank][i].handle(),
+                          bytes_of(type, reduced(ReduceOperation::Sum, gpu.size(), counts[i]))));
       }
-    gpu.wait_for_data();
-    REQUIRE(gpu.run(parts));
-    for (std::size_t rank = 0; rank < gpu.size(); ++rank)
-      for (std::size_t i = 0; i < counts.size(); ++i)
-        REQUIRE(equal(gpu.client(), data[rank][i].handle(),
-                      bytes_of(type, reduced(ReduceOperation::Sum, gpu.size(), counts[i]))));
-  }
+    }
 }
 
 TEST_CASE("Sums of several ranks have the bits of host devices, whatever the size and the group, on one GPU", "[gpu]") {
