@@ -63,7 +63,7 @@ class DeviceBuffer final : public MemoryResource {
   /// For a device that issues work before earlier work has completed: the last operation that made the contents depend
   /// on an in-flight collective, by its number in the device's log; 0: none.
   std::uint64_t depends_on = 0;
-  bool is_marked = false;  ///< used by the device's log
+  const std::exception_ptr* marked_by = nullptr;  ///< used by the device's log
   Poison poison;  ///< of the current allocation; last, so that the members that every launch reads are adjacent
   std::shared_ptr<BorrowedMemory> borrowed;  ///< null unless the memory is borrowed
 

@@ -234,42 +234,49 @@ void PoisonLog::fail_part(CollectiveId collective, const std::exception_ptr& err
 std::shared_ptr<LoggedOperation> PoisonLog::spread(std::size_t first, const std::exception_ptr& cause,
                                                    Reach reach) noexcept {
   any_failed_.store(true, std::memory_order_relaxed);
-  const auto mark_writes = [](LoggedOperation& operation) {
+  const auto mark_writes = [](LoggedOperation& operation, const std::exception_ptr& its_cause) {
     operation.has_failed_ = true;
+    operation.cause_ = its_cause;
     for (const KeptBufferUse& use : operation.memory.uses())
-      if (writes(use.access)) use.buffer->is_marked = true;
+      if (writes(use.access)) use.buffer->marked_by = &operation.cause_;
   };
   std::shared_ptr<LoggedOperation> refused;
   std::shared_ptr<LoggedOperation>* last = &refused;
-  mark_writes(*operations_[first]);
+  mark_writes(*operations_[first], cause);
   for (std::size_t i = first + 1; i < operations_.size(); ++i) {
     LoggedOperation& operation = *operations_[i];
     if (operation.has_failed_) continue;
     const KeptBufferUse* read = nullptr;
     for (const KeptBufferUse& use : operation.memory.uses())
-      if (read == nullptr && reads(use.access) && use.buffer->is_marked) read = &use;
+      if (read == nullptr && reads(use.access) && use.buffer->marked_by != nullptr) read = &use;
     if (read == nullptr) {
       for (const KeptBufferUse& use : operation.memory.uses())
-        if (use.access == Access::Overwrite && use.whole) use.buffer->is_marked = false;
+        if (use.access == Access::Overwrite && use.whole) use.buffer->marked_by = nullptr;
       continue;
     }
-    mark_writes(operation);
+    const std::exception_ptr read_cause = *read->buffer->marked_by;
     if (reach == Reach::Communicator && operation.end_.position != 0 &&
-        operation.end_.stream == operations_[first]->end_.stream)
+        operation.end_.stream == operations_[first]->end_.stream) {
+      mark_writes(operation, read_cause);
       continue;
+    }
     try {
-      throw poisoned_error(read->memory, {device_, operation.stream_}, {cause, MemoryFailure::Contents::Undefined},
+      throw poisoned_error(read->memory, {device_, operation.stream_}, {read_cause, MemoryFailure::Contents::Undefined},
                            operation.memory.site());
     } catch (...) {
       refuse(operation, std::current_exception());
     }
+    // The ranks of a collective have agreed on its error. Without memory for the error, there is none with a cause.
+    const std::exception_ptr agreed = poison_cause(operation.error_);
+    mark_writes(operation, agreed != operation.error_ ? agreed : read_cause);
     *last = operations_[i];
     last = &operation.next_refused_;
   }
   for (std::size_t i = first; i < operations_.size(); ++i)
     for (const KeptBufferUse& use : operations_[i]->memory.uses())
-      if (std::exchange(use.buffer->is_marked, false))
-        use.buffer->poison.set(cause, MemoryFailure::Contents::Undefined);
+      if (const auto* const marked_by = std::exchange(use.buffer->marked_by, nullptr))
+        use.buffer->poison.set(*marked_by, MemoryFailure::Contents::Undefined);
+  for (std::size_t i = first; i < operations_.size(); ++i) operations_[i]->cause_ = nullptr;
   return refused;
 }
 

@@ -61,6 +61,7 @@ class LoggedOperation {
   CollectiveId collective_{};  // operation that it is a part of; all zero: none
   bool has_failed_ = false;    // what it should have written has been poisoned
   bool is_recorded_ = false;   // the refusal, or the failure of a rank, has been recorded
+  std::exception_ptr cause_;   // with which it poisons memory; set only while a failure is being propagated
   // Owned by the thread that refused the operation, until it has reported the refusal:
   std::exception_ptr error_;
   std::shared_ptr<LoggedOperation> next_refused_;

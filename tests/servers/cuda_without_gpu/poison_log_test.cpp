@@ -1,4 +1,7 @@
 // The log of operations whose result may still turn out to be invalid, without a device.
+#include <coxswain/runtime/buffer/operation_memory.hpp>
+#include <coxswain/runtime/error/io_error.hpp>
+#include <coxswain/runtime/memory/device_buffer.hpp>
 #include <coxswain/servers/cuda/stream/poison_log.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
@@ -7,8 +10,10 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <source_location>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 using namespace cox;
 using namespace cox::detail;
@@ -28,6 +33,18 @@ struct Part final : LoggedOperation {
     error = failure;
     ++times;
   }
+};
+
+/// As a rank of a collective, which fails with what its ranks have agreed on.
+struct AgreeingPart final : LoggedOperation {
+  explicit AgreeingPart(CollectiveId of) : collective(of) {}
+  const CollectiveId collective;
+  std::exception_ptr error;
+
+  std::exception_ptr record_refusal(const std::exception_ptr& refusal) noexcept override {
+    return error = PoisonLog::first_failure(collective, refusal);
+  }
+  void report_refusal(const std::exception_ptr&) noexcept override {}
 };
 
 struct Clock {
@@ -78,6 +95,40 @@ TEST_CASE("L14: what the ranks fail with is agreed on, also by ranks that are ma
     const auto second = failure("rank 1");
     REQUIRE(PoisonLog::first_failure(operation(11, i), second) != second);
   }
+}
+
+// Memory that a rank has received must not have another cause than the failure that all ranks report.
+TEST_CASE("L14: what is written by a collective is poisoned with the cause that its ranks have agreed on") {
+  const auto log = PoisonLog::open(devices[0]);
+  const auto given_back = std::make_shared<ReturnedBuffers>();
+  std::vector<DeviceBuffer*> buffers;
+  for (int i = 0; i < 3; ++i) buffers.push_back(new DeviceBuffer(given_back));
+  const auto use = [&](std::size_t index, Access access) {
+    return BufferUse{.buffer = buffers[index], .access = access, .memory = {}, .whole = true};
+  };
+  const auto add_using = [&](std::uint64_t sequence, std::size_t source, std::size_t destination) {
+    auto part = std::make_shared<AgreeingPart>(operation(41, sequence));
+    part->memory = OperationMemory(BufferUses{use(source, Access::Read), use(destination, Access::Overwrite)},
+                                   std::source_location::current());
+    log->admit_part(part, {StreamSlot{1}, sequence}, part->collective, StreamId{});
+    return part;
+  };
+  const auto other = failure("an input of another rank");
+  const auto agreed = std::make_exception_ptr(
+      IoError(IoError::Kind::Poisoned, "another rank could not take part", std::source_location::current(), other));
+  const auto own = failure("an earlier operation here");
+  static_cast<void>(add_using(1, 0, 1));
+  const auto second = add_using(2, 1, 2);
+  const auto third = add_using(3, 2, 0);
+  REQUIRE(PoisonLog::first_failure(operation(41, 2), agreed) == agreed);
+  PoisonLog::fail_collective(operation(41, 1), own, devices);
+  CHECK(second->error == agreed);
+  CHECK(poison_cause(third->error) == other);
+  CHECK(buffers[1]->failure()->cause == own);
+  CHECK(buffers[2]->failure()->cause == other);
+  CHECK(buffers[0]->failure()->cause == other);
+  log->clear();
+  for (DeviceBuffer* const each : buffers) each->drop();
 }
 
 TEST_CASE("L14: no failure of an operation is lost where there is no memory to keep it") {
