@@ -23,6 +23,12 @@ void CudaCollectiveLaunch::on_release(std::shared_ptr<void> shared) {
   // All ranks store the same value. Ranks after the first one only read it, since all ranks share the cache line.
   if (operation->sequence.load(std::memory_order_relaxed) != sequence)
     operation->sequence.store(sequence, std::memory_order_relaxed);
+  if (!rank->resources().posted->empty()) [[unlikely]]
+    return post_in_order();
+  on_posted();
+}
+
+void CudaCollectiveLaunch::on_posted() noexcept {
   rank->resources().communication_stream->submit(shared_as<CudaCollectiveLaunch>());
 }
 

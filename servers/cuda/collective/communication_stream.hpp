@@ -47,6 +47,7 @@ class CudaCollectiveLaunch final : public CudaRankLaunch, public NcclLaunch {
  private:
   /// Any thread; device thread if CollectiveSubmission::on_launch_thread, which all of them are.
   void on_release(std::shared_ptr<void> shared) override;
+  void on_posted() noexcept override;
   void issue(const IssueTarget& target) noexcept override;
   [[nodiscard]] std::string name() const override { return to_string(calls.front().request, calls.size()); }
   void abort_after(const std::exception_ptr& error, const std::shared_ptr<CudaEvent>& end) noexcept;

@@ -9,6 +9,8 @@
 #include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
+#include <coxswain/runtime/memory/access_tracker.hpp>
+#include <coxswain/runtime/memory/pending_positions.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/collective/completion_order.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
@@ -16,6 +18,7 @@
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -33,6 +36,18 @@ class CommunicationStream;
 class PeerCopyStream;
 class StreamHold;
 
+/// Counts the launches for the communication stream that have been released and posted to the device thread: see
+/// CudaRankLaunch::post_in_order(). Any thread.
+class PostedLaunches {
+ public:
+  void add() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  void remove() noexcept { count_.fetch_sub(1, std::memory_order_relaxed); }
+  [[nodiscard]] bool empty() const noexcept { return count_.load(std::memory_order_relaxed) == 0; }
+
+ private:
+  std::atomic<std::size_t> count_{0};
+};
+
 /// The objects that all ranks of a device share: the streams on which operations are issued, the queue through which
 /// released operations reach the device thread, and the completion order.
 struct CollectiveResources {
@@ -42,6 +57,7 @@ struct CollectiveResources {
   std::shared_ptr<PeerCopyStream> copy_stream;
   std::shared_ptr<CommunicationStream> communication_stream;
   std::shared_ptr<CompletionOrder> completion_order;
+  std::shared_ptr<PostedLaunches> posted;
 };
 
 /// One rank of a communicator on GPUs, equivalent to an ncclComm_t. The sequencer releases its operations, in the same
@@ -87,6 +103,9 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
     return kernel_counts_[static_cast<std::size_t>(algorithm)];
   }
 
+  /// Adds to `waits`, of the next operation, what earlier operations wait for that have not been issued. Throws
+  /// std::bad_alloc.
+  void add_waits_of_unissued(StreamPositions& waits) { waits_of_unissued_.join(waits, issued(), resources_->streams); }
   /// Queues the rank's next operation, whose launch has next_position(). submit_to_sequencer() must be called
   /// afterwards. Throws CallError QueueFull (too many operations wait to be submitted to the sequencer),
   /// std::bad_alloc; then nothing was queued.
@@ -151,6 +170,7 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   std::array<std::uint32_t, 3> kernel_counts_{};                // by CollectiveAlgorithm
   std::map<PeerKernelCode, std::exception_ptr> code_failures_;  // where known; null: PeerKernels has usable kernels
   CollectiveSubmissions unsubmitted_;                           // in order
+  WaitsOfUnissued waits_of_unissued_;
   bool retry_pending_ = false;  // a callback of make_retry() will continue the submission
   bool held_up_ = false;        // a submission was deferred since the queue was last empty
   std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // when QueueFull began

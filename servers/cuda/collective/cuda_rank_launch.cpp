@@ -71,17 +71,26 @@ CudaRankLaunch::~CudaRankLaunch() {
 void CudaRankLaunch::release(LaunchGrant&& grant) {
   if (grant.refusal == nullptr) return on_release(std::move(grant.operation));
   refusal_ = std::move(grant.refusal);
-  post();
+  if (rank->nccl_communicator() == nullptr) return post();
+  post_in_order();
 }
 
 void CudaRankLaunch::post() noexcept { rank->resources().posts->post(shared_from_this()); }
 
+void CudaRankLaunch::post_in_order() noexcept {
+  is_posted_in_order_ = true;
+  rank->resources().posted->add();
+  post();
+}
+
 void CudaRankLaunch::run_posted() noexcept {
   if (refusal_ != nullptr) {
     rank->note_refused(sequence);
-    return refuse(refusal_);
+    refuse(refusal_);
+  } else {
+    on_posted();
   }
-  on_posted();
+  if (std::exchange(is_posted_in_order_, false)) rank->resources().posted->remove();
 }
 
 void CudaRankLaunch::set_origin(CudaStream& stream, std::source_location from) {
@@ -112,20 +121,27 @@ void CudaRankLaunch::complete(const std::exception_ptr& error, const std::shared
   complete_in_order(*rank, position, behind_, event);
 }
 
-// Earlier work may not have been issued yet and must find the memory unchanged, so the memory is poisoned only after
-// that. Later work finds it poisoned.
 void CudaRankLaunch::complete_after_waits(const std::exception_ptr& error) noexcept {
+  if (error != nullptr) poison_after_waits(error);
   try {
-    rank->resources().streams.when_complete(waits, [error, self = shared_from_this()] {
-      const CudaRank& of = *self->rank;
-      if (error != nullptr)
-        of.resources().streams.poison_log()->set_failed(self->memory.uses(), error, MemoryFailure::Contents::Unchanged);
-      complete_in_order(of, self->position, self->behind_, nullptr);
-    });
+    rank->resources().streams.when_complete(
+        waits, [self = shared_from_this()] { complete_in_order(*self->rank, self->position, self->behind_, nullptr); });
   } catch (...) {  // no memory to wait
-    if (error != nullptr) poison_log().set_failed(memory.uses(), error, MemoryFailure::Contents::Unchanged);
     report_task_error({rank->device(), StreamId::current(), std::current_exception()});
     complete_in_order(*rank, position, behind_, nullptr);
+  }
+}
+
+// Earlier work that has not been issued must find the memory unchanged, and later work must find it poisoned: the
+// rank's next operation, which waits for the same (WaitsOfUnissued), is issued after this.
+void CudaRankLaunch::poison_after_waits(const std::exception_ptr& error) noexcept {
+  const auto poison = [error, self = shared_from_this()] {
+    self->poison_log().set_failed(self->memory.uses(), error, MemoryFailure::Contents::Unchanged);
+  };
+  try {
+    rank->resources().streams.when_issued(waits, poison);
+  } catch (...) {  // no memory to wait
+    poison();
   }
 }
 
@@ -146,11 +162,7 @@ void CudaRankLaunch::retire() noexcept {
 void CudaRankLaunch::refuse(const std::exception_ptr& refusal) noexcept {
   record_rank_failure(refusal);
   report_rank_failure(refusal);
-  // If all earlier work has been issued, poison at once: the next operation of the communicator does not wait for the
-  // completion of this one.
-  if (!rank->resources().streams.issued(waits)) return complete_after_waits(refusal);
-  poison_log().set_failed(memory.uses(), refusal, MemoryFailure::Contents::Unchanged);
-  complete_after_waits(nullptr);
+  complete_after_waits(refusal);
 }
 
 void CudaRankLaunch::fail(const std::exception_ptr& error) noexcept {

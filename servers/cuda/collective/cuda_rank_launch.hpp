@@ -67,6 +67,9 @@ class CudaRankLaunch : public CollectiveLaunch,
   virtual void on_posted() noexcept {}
   /// Has the device thread call on_posted(). Any thread.
   void post() noexcept;
+  /// As post(). Until then, the device's later launches for the communication stream are posted as well, so that they
+  /// come behind this one: what it poisons, they must find poisoned.
+  void post_in_order() noexcept;
   /// Issues the launch to the driver. `target`: the stream that it was queued on. Device thread.
   virtual void issue(const IssueTarget& target) = 0;
   /// The launch will not be issued, which the other ranks must learn, since they wait for it. Device thread.
@@ -105,13 +108,15 @@ class CudaRankLaunch : public CollectiveLaunch,
   [[nodiscard]] virtual std::string name() const = 0;
   void run_posted() noexcept final;
   void complete_after_waits(const std::exception_ptr& error) noexcept;
+  void poison_after_waits(const std::exception_ptr& error) noexcept;
 
   bool is_expected_ = true;   // a turn is reserved and has not been taken
   std::uint64_t turn_ = 0;    // the turn of the launch in the CompletionOrder; 0: none, or it has been issued
   std::uint64_t behind_ = 0;  // the completion is published after all turns up to this one
 
   std::exception_ptr refusal_;  // why the sequencer has refused it; written before it is posted
-  bool is_logged_ = false;      // it is in the poison log; written before other threads know the launch
+  bool is_posted_in_order_ = false;
+  bool is_logged_ = false;  // it is in the poison log; written before other threads know the launch
   std::atomic<bool> failed_{false};
   std::atomic<bool> reads_poison_{false};
 };

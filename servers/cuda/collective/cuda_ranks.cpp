@@ -150,7 +150,8 @@ const std::shared_ptr<const CollectiveResources>& CudaRanks::resources() {
   if (copies_ == nullptr) copies_ = streams_.create_dedicated_stream();
   auto made = std::make_shared<const CollectiveResources>(
       CollectiveResources{streams_, posts_, transfers_, std::make_shared<PeerCopyStream>(copies_),
-                          std::make_shared<CommunicationStream>(streams_), std::make_shared<CompletionOrder>()});
+                          std::make_shared<CommunicationStream>(streams_), std::make_shared<CompletionOrder>(),
+                          std::make_shared<PostedLaunches>()});
   // The gate counts a device from its notification until it has drained its launches. The notifying thread is still
   // counted by the gate itself at that time, so the gate is never quiescent between the release and the launch.
   posts_->set_coalesced([device = device_] {

@@ -117,6 +117,7 @@ void submit(CudaDevice& device, CudaStream& stream, CudaRank& rank, const Collec
     use.buffer->uses.add_waits(use.access, end.stream, streams, waits);
     use.buffer->uses.prepare(streams);
   }
+  rank.add_waits_of_unissued(waits);
   submission.dependencies = device.ranks().note_collective(end, waits);
   if (transfer != nullptr && submission.failure == nullptr && streams.issued(waits)) {
     std::vector<std::shared_ptr<CudaEvent>> events;

@@ -64,7 +64,8 @@ void submit(HostDevice& device, HostRank& rank, const CollectiveCallList& calls,
   const StreamPosition last = rank.last_position();
   StreamPositions waits{stream.last_position()};
   for (const BufferUse& use : uses) {
-    use.buffer->uses.add_waits(use.access, last.stream, streams, waits);
+    // Also for earlier operations of this rank: one that is refused is not on the communication stream.
+    use.buffer->uses.add_waits(use.access, no_stream, streams, waits);
     use.buffer->uses.prepare(streams);
   }
   CollectiveDependencyTracker awaited;

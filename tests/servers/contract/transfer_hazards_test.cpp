@@ -2,11 +2,13 @@
 
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/servers/contract/fleet.hpp>
+#include <coxswain/tests/servers/contract/poison_contract.hpp>
 #include <coxswain/tests/servers/contract/ranks.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/device_handle/base/call_error.hpp>
 #include <coxswain/device_handle/service/device_thread_options.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <array>
 #include <chrono>
@@ -117,6 +119,52 @@ TEMPLATE_TEST_CASE("H5: a transfer does not get ahead of an earlier one that its
   for (std::size_t i = 0; i < count; ++i) expected[i] = 2 * (sum_of(2, count)[i] + numbers_of(3, count)[i]);
   REQUIRE(read_soon(second_apart, late) == expected);
   fleet.for_each([&](std::size_t rank, auto& client) { REQUIRE(read_soon(client, data[rank]) == expected); });
+}
+
+// Neither gives anything to a stream that the next one could come behind.
+TEMPLATE_TEST_CASE("What is behind a refused transfer or collective waits for what that one waited for", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  using Backend = typename TestType::Backend;
+  enum class Refused { PoisonedTransfer, UnequalTransfer, UnequalCollective };
+  const auto refused = GENERATE(Refused::PoisonedTransfer, Refused::UnequalTransfer, Refused::UnequalCollective);
+  TestType fleet(2);
+  const auto& devices = fleet.devices();
+  const auto& sender = fleet[0];
+  const auto& receiver = fleet[1];
+  auto apart = receiver;
+  apart.set_stream(StreamId::allocate());
+  constexpr std::size_t count = 100;
+  const Handle from = to_device(sender, numbers_of(0, count));
+  const Handle poisoned = to_device(sender, numbers_of(0, count));
+  const Handle shorter = to_device(sender, numbers_of(0, count / 2));
+  const Handle own = to_device(apart, numbers_of(1, count));
+  const Handle to = to_device(receiver, numbers_of(2, count));
+  const bool reduces = refused == Refused::UnequalCollective;
+  const auto move = [&](const Handle& source) {
+    if (reduces) {
+      sender.all_reduce(source, source, ElementType::I32, devices);
+      apart.all_reduce(own, to, ElementType::I32, devices);
+    } else {
+      sender.send(source, ElementType::I32, devices[1]);
+      apart.receive(to, ElementType::I32, devices[0]);
+    }
+  };
+  move(to_device(sender, numbers_of(0, count)));  // all is made
+  for (const auto& client : {sender, receiver, apart}) settle(client);
+
+  typename Backend::Gate gate(receiver);
+  launch(receiver, gate.fill(to, 7));
+  gate.wait_until_entered();
+  if (refused == Refused::PoisonedTransfer) launch(sender, Backend::fail_on(sender, poisoned));
+  move(refused == Refused::PoisonedTransfer ? poisoned : shorter);
+  move(from);
+  auto end = sender.sync();
+  static_cast<void>(end.wait_for(std::chrono::milliseconds(100)));  // as long as it would take without the kernel
+  gate.open();
+  REQUIRE_THROWS_AS(get_soon(std::move(end)), ServerError);
+  REQUIRE(next_failure(apart) != nullptr);
+  REQUIRE(read_soon(apart, to) == (reduces ? sum_of(2, count) : numbers_of(0, count)));
 }
 
 TEMPLATE_TEST_CASE("A transfer of which one half cannot be asked for leaves the other half to nobody", "", COX_FLEETS) {
