@@ -91,7 +91,7 @@ std::shared_ptr<void> LaunchGate::close(Purpose purpose, std::unique_lock<std::m
   closed_.fetch_add(1, std::memory_order_seq_cst);
   purpose_ = purpose;
   lock.unlock();
-  // Without the lock: it waits for a thread that passes on a release of the leader of the world, which may leave here.
+  // Without the lock: it waits for threads that pass on what was released, which may leave here.
   Communicators::of_process().sequencer().freeze();
   std::shared_ptr<void> held(this, [](LaunchGate* gate) { gate->open(); });
   lock.lock();

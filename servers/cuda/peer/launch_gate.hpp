@@ -17,9 +17,9 @@ namespace cox::detail {
 /// Keeps two things in the process from overlapping, which could deadlock (T1): collectives that have been launched on
 /// some of their devices but not on all, and calls that may wait for running kernels, perhaps while holding a driver
 /// lock. Such calls create or destroy a communicator, or load code. While a caller holds the object that quiesce()
-/// returned, no rank submits an operation, no release of the leader of the world is passed on (Sequencer::freeze), and
-/// no deadline of the sequencer expires. Operations that were released before are launched on all their devices first.
-/// Any thread.
+/// returned, no rank submits an operation, the sequencer releases none for any other reason, such as an abort or a
+/// release of the leader of the world, and no deadline of the sequencer expires (Sequencer::freeze). Operations that
+/// were released before are launched on all their devices first. Any thread.
 class LaunchGate {
  public:
   /// The gate of the process. Never destroyed.
@@ -32,9 +32,9 @@ class LaunchGate {
   /// gate opens. Throws std::bad_alloc.
   [[nodiscard]] bool try_enter(UniqueFunction<void()> then);
   void leave() noexcept { count_down(); }
-  /// Counts a part that has been released, or a device that was notified of launches. The caller has entered the gate
-  /// or is counted by it, or passes on a release of the leader, for which Sequencer::freeze waits, unless it notifies
-  /// of operations that an abort has refused: these launch nothing.
+  /// Counts a part that has been released, or a device that was notified of launches. The sequencer calls this while it
+  /// passes a release on, for which Sequencer::freeze waits; while it is frozen, the caller has entered the gate or is
+  /// counted by it, unless it notifies of operations that are refused, which launch nothing.
   void add_launch() noexcept { count_up(); }
   /// Ends one add_launch(): the part has been launched or never will be, or the device has drained the launches that it
   /// was notified of.
