@@ -258,7 +258,7 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_all(const NcclDeviceRe
     COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
     detail::connect_ranks(natives, opened);
   } catch (...) {
-    const std::shared_ptr<void> quiesced = quiesce_failed_creation();
+    quiesce_failed_creation();
     for (NcclComm native : natives)  // those that were created before the failure
       if (native != nullptr && !devices_.is_lost()) COX_NCCL_CHECK(nullptr, abort(native));
     throw;
@@ -302,10 +302,15 @@ std::shared_ptr<void> NcclCommunicator::quiesce_to_end(bool has_failed) noexcept
   return nullptr;
 }
 
-// abort() releases what begin_quiescence() has got, while NCCL may still be creating the communicators.
-std::shared_ptr<void> NcclCommunicator::quiesce_failed_creation() noexcept {
-  if (auto quiesced = take_quiescence()) return quiesced;
-  return quiesce_to_end(true);
+// Before what NCCL has created is aborted. abort() may have released what begin_quiescence() had got, since NCCL might
+// not have returned. From now on only failure_of_creation() does that.
+void NcclCommunicator::quiesce_failed_creation() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    creation_failed_ = true;
+    if (quiesced_ != nullptr) return;
+  }
+  keep_quiescence(quiesce_to_end(true));
 }
 
 std::shared_ptr<void> NcclCommunicator::take_quiescence() noexcept {
@@ -466,6 +471,7 @@ std::optional<NcclCommunicator::Time> NcclCommunicator::check_deadlines(Time now
 
 // Returns null if nothing is created, or the creation may go on.
 std::exception_ptr NcclCommunicator::failure_of_creation(Time now) noexcept {
+  std::shared_ptr<void> quiesced;  // released outside the lock
   std::unique_lock lock(mutex_);
   if (!is_creating() || creation_abandoned_) return nullptr;
   lock.unlock();
@@ -476,6 +482,7 @@ std::exception_ptr NcclCommunicator::failure_of_creation(Time now) noexcept {
   const bool is_overdue = creating_since_ != Time::max() && now - creating_since_ >= patience;
   if (!is_lost && !is_overdue) return nullptr;
   creation_abandoned_ = true;
+  quiesced.swap(quiesced_);
   changed_.notify_all();
   try {
     if (is_lost)
@@ -555,7 +562,7 @@ void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
       created_.store(true, std::memory_order_release);
       opening.swap(opening_callbacks_);
       creation.swap(creation_callbacks_);
-      quiesced.swap(quiesced_);
+      if (!creation_failed_) quiesced.swap(quiesced_);
       changed_.notify_all();
     }
     for (Lane& lane : lanes_) lane.in_flight_.abandon(lane.abandoned_);

@@ -283,7 +283,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void free_devices(NcclDeviceResources* devices) noexcept;
   void begin_quiescence();
   [[nodiscard]] std::shared_ptr<void> quiesce_to_end(bool has_failed) noexcept;
-  [[nodiscard]] std::shared_ptr<void> quiesce_failed_creation() noexcept;
+  void quiesce_failed_creation() noexcept;
   [[nodiscard]] std::shared_ptr<void> take_quiescence() noexcept;
   void keep_quiescence(std::shared_ptr<void> quiesced) noexcept;
   [[nodiscard]] bool wait_until_noted() noexcept;
@@ -336,6 +336,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   bool has_left_nccl_ = false;
   std::shared_ptr<void> quiesced_;   // while NCCL creates or ends the communicators; released outside the lock
   bool devices_held_ = false;        // there are references to the devices
+  bool creation_failed_ = false;     // NCCL aborts what it has created
   bool creation_abandoned_ = false;  // its thread is left running: it is overdue, or the GPUs are lost
   std::shared_ptr<NcclDeviceResources> opened_;
   std::vector<UniqueFunction<void()>> opening_callbacks_;

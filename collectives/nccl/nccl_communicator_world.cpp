@@ -103,7 +103,7 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
   try {
     creation->create(id);
   } catch (...) {
-    const std::shared_ptr<void> quiesced = quiesce_failed_creation();
+    quiesce_failed_creation();
     if (devices_.is_lost()) {  // they are leaked: see forget()
       static_cast<void>(creation->take());
       leak_name();

@@ -420,6 +420,29 @@ TEST_CASE("T1: what a failed creation has made is aborted and freed while nothin
   CHECK(bench.quiet.use_count() == 1);
 }
 
+TEST_CASE("T1: an abort opens nothing while NCCL aborts what a failed creation has made, unless NCCL does not return") {
+  Bench bench;
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.calls_until_failure = 3;  // the ranks cannot meet
+    bench.fake.hold_abort = true;
+  }
+  REQUIRE_FALSE(bench.nccl->created([] {}));
+  REQUIRE(becomes_true([&] { return bench.ending == 1; }));
+  bench.nccl->abort(std::make_exception_ptr(std::runtime_error("changed my mind")));
+  CHECK(bench.quiet.use_count() > 1);
+  static_cast<void>(bench.nccl->check_deadlines(std::chrono::steady_clock::now() + 61s));
+  CHECK(bench.quiet.use_count() == 1);
+  CHECK(bench.wait_until_destroyed());  // a device can be shut down
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.hold_abort = false;
+  }
+  REQUIRE(becomes_true([&] { return bench.opened == 0; }));
+  CHECK(bench.live() == 0);
+  CHECK(bench.freed_in_quiescence);
+}
+
 TEST_CASE("An abort while a closed communicator waits to be destroyed aborts it") {
   Bench bench;
   REQUIRE(bench.create());
