@@ -14,11 +14,11 @@ class PendingPositions {
  public:
   /// Reserves space for one more position. Throws std::bad_alloc.
   void prepare() { positions_.reserve(positions_.size() + 1); }
-  /// Adds a position, or replaces the one of the same slot. Precondition: prepare() was called for it.
+  /// Adds a position, or replaces an earlier one of the same slot. Precondition: prepare() was called for it.
   void add(const StreamPosition& position) noexcept {
     const auto same = std::ranges::find(positions_, position.stream, &StreamPosition::stream);
     if (same != positions_.end()) {
-      *same = position;
+      same->position = std::max(same->position, position.position);
     } else {
       positions_.push_back(position);  // prepare() has reserved space
     }
@@ -48,8 +48,12 @@ class WaitsOfUnissued {
   template <class Clock>
   void join(StreamPositions& waits, bool all_issued, const Clock& clock) {
     if (all_issued) earlier_.clear();
-    const StreamPositions& left = earlier_.left(clock);
-    for (const StreamPosition& position : left) waits.push_back(position);
+    for (const StreamPosition& position : earlier_.left(clock)) {
+      const auto covers = [&](const StreamPosition& wait) {
+        return wait.stream == position.stream && wait.position >= position.position;
+      };
+      if (std::ranges::none_of(waits, covers)) waits.push_back(position);
+    }
     for (const StreamPosition& position : waits) {
       if (clock.completed(position.stream) >= position.position) continue;
       earlier_.prepare();

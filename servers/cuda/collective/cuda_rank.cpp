@@ -98,8 +98,16 @@ NcclCommunicator::Lane* CudaRank::find_lane() const {
 }
 
 void CudaRank::close() noexcept {
+  poison_refused_until(last_);
   resources_->streams.poison_log()->forget(number());
   if (nccl_communicator_ != nullptr) nccl_communicator_->close();
+}
+
+void CudaRank::poison_refused_until(std::uint64_t position) noexcept {
+  while (!refused_.empty() && refused_.begin()->first <= position) [[unlikely]] {
+    auto next = refused_.extract(refused_.begin());
+    next.mapped()();
+  }
 }
 
 // The rank's n-th operation has sequence number n and completes at position begin_ + n.

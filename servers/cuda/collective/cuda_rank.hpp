@@ -106,6 +106,14 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   /// Adds to `waits`, of the next operation, what earlier operations wait for that have not been issued. Throws
   /// std::bad_alloc.
   void add_waits_of_unissued(StreamPositions& waits) { waits_of_unissued_.join(waits, issued(), resources_->streams); }
+  /// The operation at `position` is refused. `poison`, which must not throw, poisons what it should have written. It is
+  /// called in the order of the rank's operations: after earlier ones have been issued, and before later ones are, or
+  /// other work that waits for this one. Throws std::bad_alloc; then it is not called.
+  void add_refused(std::uint64_t position, UniqueFunction<void()> poison) {
+    refused_.emplace(position, std::move(poison));
+  }
+  /// Poisons the memory of refused operations up to that position. Call before a later operation is checked.
+  void poison_refused_until(std::uint64_t position) noexcept;
   /// Queues the rank's next operation, whose launch has next_position(). submit_to_sequencer() must be called
   /// afterwards. Throws CallError QueueFull (too many operations wait to be submitted to the sequencer),
   /// std::bad_alloc; then nothing was queued.
@@ -171,8 +179,9 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   std::map<PeerKernelCode, std::exception_ptr> code_failures_;  // where known; null: PeerKernels has usable kernels
   CollectiveSubmissions unsubmitted_;                           // in order
   WaitsOfUnissued waits_of_unissued_;
-  bool retry_pending_ = false;  // a callback of make_retry() will continue the submission
-  bool held_up_ = false;        // a submission was deferred since the queue was last empty
+  std::map<std::uint64_t, UniqueFunction<void()>> refused_;  // by position; not called yet
+  bool retry_pending_ = false;                               // a callback of make_retry() will continue the submission
+  bool held_up_ = false;                                     // a submission was deferred since the queue was last empty
   std::optional<std::chrono::steady_clock::time_point> ahead_since_;  // when QueueFull began
   PendingCollectives& pending_;
   std::optional<PendingCollectives::Call> rest_;  // set while operations wait to be submitted to the sequencer

@@ -12,17 +12,24 @@ namespace cox::detail {
 
 namespace {
 
-// Ends `position` with `event`, but not before all turns up to `behind` have been issued.
-void complete_in_order(const CudaRank& rank, const StreamPosition& position, std::uint64_t behind,
-                       const std::shared_ptr<CudaEvent>& event) noexcept {
-  CudaTimeline& timeline = rank.resources().streams.timeline(position.stream);
-  CompletionOrder& order = *rank.resources().completion_order;
-  if (order.all_issued(behind)) return timeline.end(position.position, event);
+// Ends the position of the launch with `event`. What then counts as issued and was refused poisons its memory: work
+// that waits for these positions is issued after this.
+void end(CudaRank& rank, std::uint64_t position, const std::shared_ptr<CudaEvent>& event) noexcept {
+  CudaTimeline& timeline = rank.resources().streams.timeline(rank.last_position().stream);
+  timeline.end(position, event);
+  rank.poison_refused_until(timeline.issued());
+}
+
+// The same, but not before all turns up to `behind` have been issued.
+void end_in_order(const std::shared_ptr<CudaRank>& rank, std::uint64_t position, std::uint64_t behind,
+                  const std::shared_ptr<CudaEvent>& event) noexcept {
+  CompletionOrder& order = *rank->resources().completion_order;
+  if (order.all_issued(behind)) return end(*rank, position, event);
   try {
-    order.when_issued(behind, [&timeline, at = position.position, event] { timeline.end(at, event); });
+    order.when_issued(behind, [rank, position, event] { end(*rank, position, event); });
   } catch (...) {  // no memory to keep the order
-    report_task_error({rank.device(), StreamId::current(), std::current_exception()});
-    timeline.end(position.position, event);
+    report_task_error({rank->device(), StreamId::current(), std::current_exception()});
+    end(*rank, position, event);
   }
 }
 
@@ -118,29 +125,28 @@ void CudaRankLaunch::complete(const std::exception_ptr& error, const std::shared
   if (event == nullptr) return complete_after_waits(error);
   if (error != nullptr && !is_logged_)
     poison_log().set_failed(memory.uses(), error, MemoryFailure::Contents::Undefined);
-  complete_in_order(*rank, position, behind_, event);
+  end_in_order(rank, position.position, behind_, event);
 }
 
 void CudaRankLaunch::complete_after_waits(const std::exception_ptr& error) noexcept {
-  if (error != nullptr) poison_after_waits(error);
+  if (error != nullptr) poison_in_order(error);
   try {
-    rank->resources().streams.when_complete(
-        waits, [self = shared_from_this()] { complete_in_order(*self->rank, self->position, self->behind_, nullptr); });
+    rank->resources().streams.when_complete(waits, [self = shared_from_this()] {
+      end_in_order(self->rank, self->position.position, self->behind_, nullptr);
+    });
   } catch (...) {  // no memory to wait
     report_task_error({rank->device(), StreamId::current(), std::current_exception()});
-    complete_in_order(*rank, position, behind_, nullptr);
+    end_in_order(rank, position.position, behind_, nullptr);
   }
 }
 
-// Earlier work that has not been issued must find the memory unchanged, and later work must find it poisoned: the
-// rank's next operation, which waits for the same (WaitsOfUnissued), is issued after this.
-void CudaRankLaunch::poison_after_waits(const std::exception_ptr& error) noexcept {
+void CudaRankLaunch::poison_in_order(const std::exception_ptr& error) noexcept {
   const auto poison = [error, self = shared_from_this()] {
     self->poison_log().set_failed(self->memory.uses(), error, MemoryFailure::Contents::Unchanged);
   };
   try {
-    rank->resources().streams.when_issued(waits, poison);
-  } catch (...) {  // no memory to wait
+    rank->add_refused(position.position, poison);
+  } catch (...) {  // no memory to wait for its turn
     poison();
   }
 }

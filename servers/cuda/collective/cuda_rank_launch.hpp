@@ -108,7 +108,7 @@ class CudaRankLaunch : public CollectiveLaunch,
   [[nodiscard]] virtual std::string name() const = 0;
   void run_posted() noexcept final;
   void complete_after_waits(const std::exception_ptr& error) noexcept;
-  void poison_after_waits(const std::exception_ptr& error) noexcept;
+  void poison_in_order(const std::exception_ptr& error) noexcept;
 
   bool is_expected_ = true;   // a turn is reserved and has not been taken
   std::uint64_t turn_ = 0;    // the turn of the launch in the CompletionOrder; 0: none, or it has been issued

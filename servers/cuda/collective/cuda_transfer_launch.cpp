@@ -121,6 +121,7 @@ void CudaTransferLaunch::record_completion() const noexcept {
 // Device thread. No work that waits for the transfer has been issued yet.
 void CudaTransferLaunch::finish() noexcept {
   const PeerCopy::End end = std::move(*end_);
+  rank->poison_refused_until(position.position);
   if (end.error != nullptr && end.is_refused) {
     rank->recorder()->failed(sequence, rank->rank(), end.error);
     return refuse(end.error);

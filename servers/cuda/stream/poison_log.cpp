@@ -42,6 +42,17 @@ struct FirstFailures {
   }
 };
 
+// There was no memory for the error.
+bool is_bad_alloc(const std::exception_ptr& error) noexcept {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<PoisonLog> PoisonLog::open(DeviceId device) {
@@ -266,9 +277,8 @@ std::shared_ptr<LoggedOperation> PoisonLog::spread(std::size_t first, const std:
     } catch (...) {
       refuse(operation, std::current_exception());
     }
-    // The ranks of a collective have agreed on its error. Without memory for the error, there is none with a cause.
-    const std::exception_ptr agreed = poison_cause(operation.error_);
-    mark_writes(operation, agreed != operation.error_ ? agreed : read_cause);
+    // The ranks of a collective have agreed on its error.
+    mark_writes(operation, is_bad_alloc(operation.error_) ? read_cause : poison_cause(operation.error_));
     *last = operations_[i];
     last = &operation.next_refused_;
   }

@@ -44,6 +44,12 @@ void HostRankLaunch::release(LaunchGrant&& grant) noexcept {
   sequence_ = grant.sequence;
   refusal_ = grant.refusal;
   if (refusal_ != nullptr) {
+    // Its end is published after those of the rank's earlier operations anyway.
+    for (std::size_t i = waits.size(); i-- != 0;)
+      if (rank_->is_own(waits[i])) {
+        std::swap(waits[i], waits.back());
+        waits.pop_back();
+      }
     std::unique_ptr<HostStream::Piece> end = std::move(end_);
     cancel(nullptr);
     return communication.queue(std::move(end));
@@ -102,8 +108,8 @@ void HostRankLaunch::end() noexcept {
 }
 
 // Ends a refused operation. Later accesses to its memory wait for its end only, so the end is published after all
-// earlier accesses (`waits`) have completed. The communication stream must not wait for those: they may depend on
-// operations that are queued on that stream later.
+// earlier accesses (`waits`) have completed, and then poisons the memory. The communication stream must not wait for
+// those: they may depend on operations that are queued on that stream later.
 void HostRankLaunch::complete_after_waits() noexcept {
   while (!waits.empty()) {
     awaited_ = std::move(waits.back());
@@ -112,7 +118,6 @@ void HostRankLaunch::complete_after_waits() noexcept {
       return;  // continues in Waiter::reached
   }
   const std::shared_ptr<HostRankLaunch> self = std::move(self_);
-  memory.set_failed(refusal_, MemoryFailure::Contents::Unchanged);
   note_end();
 }
 
@@ -174,6 +179,8 @@ void HostRank::publish_end(std::shared_ptr<HostRankLaunch> ended) noexcept {
     while (ahead_ != nullptr && ahead_->index_ == ended_ + 1) {
       last = ahead_->sequence_;
       ++ended_;
+      // Here, so that earlier operations of the rank have ended, and later ones have not begun.
+      if (ahead_->refusal_ != nullptr) ahead_->memory.set_failed(ahead_->refusal_, MemoryFailure::Contents::Unchanged);
       ahead_ = std::shared_ptr<HostRankLaunch>(std::move(ahead_->next_));
     }
   }

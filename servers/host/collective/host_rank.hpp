@@ -124,6 +124,9 @@ class HostRank : public CommunicatorRank, public std::enable_shared_from_this<Ho
 
   // For its launches, any thread:
 
+  /// Whether this is the end of an operation of this rank.
+  [[nodiscard]] bool is_own(const HostEvent& event) const noexcept { return event.timeline == timeline_; }
+
   [[nodiscard]] const HostStreamList& streams() const noexcept { return *streams_; }
   /// Publishes the end of a launch. Launches may end in any order; their ends are published in the order of submission.
   void publish_end(std::shared_ptr<HostRankLaunch> ended) noexcept;

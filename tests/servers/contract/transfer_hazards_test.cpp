@@ -167,6 +167,108 @@ TEMPLATE_TEST_CASE("What is behind a refused transfer or collective waits for wh
   REQUIRE(read_soon(apart, to) == (reduces ? sum_of(2, count) : numbers_of(0, count)));
 }
 
+// The kernel is queued between two transfers of which the first has not been issued.
+TEMPLATE_TEST_CASE("What is behind a refused transfer waits for work that was queued behind an earlier transfer", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  using Backend = typename TestType::Backend;
+  TestType fleet(2);
+  const auto& devices = fleet.devices();
+  const auto& sender = fleet[0];
+  const auto& receiver = fleet[1];
+  auto apart = receiver;
+  apart.set_stream(StreamId::allocate());
+  constexpr std::size_t count = 100;
+  const Handle from = to_device(sender, numbers_of(0, count));
+  const Handle shorter = to_device(sender, numbers_of(0, count / 2));
+  const Handle to = to_device(receiver, numbers_of(2, count));
+  const Handle other = to_device(receiver, numbers_of(2, count));
+  sender.send(from, ElementType::I32, devices[1]);  // all is made
+  apart.receive(other, ElementType::I32, devices[0]);
+  for (const auto& client : {sender, receiver, apart}) settle(client);
+
+  typename Backend::Gate first(receiver);
+  launch(receiver, first.fill(other, 7));
+  first.wait_until_entered();
+  typename Backend::Gate second(receiver);
+  apart.receive(other, ElementType::I32, devices[0]);  // waits for the first kernel
+  launch(receiver, second.fill(to, 7));
+  apart.receive(to, ElementType::I32, devices[0]);  // is refused
+  apart.receive(to, ElementType::I32, devices[0]);
+  for (const Handle& sent : {from, shorter, from}) sender.send(sent, ElementType::I32, devices[1]);
+  auto end = sender.sync();
+  first.open();
+  static_cast<void>(
+      end.wait_for(std::chrono::milliseconds(100)));  // as long as it would take without the second kernel
+  second.open();
+  REQUIRE_THROWS_AS(get_soon(std::move(end)), ServerError);
+  REQUIRE(next_failure(apart) != nullptr);
+  REQUIRE(read_soon(apart, to) == numbers_of(0, count));
+  REQUIRE(read_soon(apart, other) == numbers_of(0, count));
+}
+
+TEMPLATE_TEST_CASE("A refused transfer poisons memory behind work that it waited for, and before the next one", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  using Backend = typename TestType::Backend;
+  TestType fleet(2);
+  const auto& devices = fleet.devices();
+  const auto& sender = fleet[0];
+  const auto& receiver = fleet[1];
+  constexpr std::size_t count = 100;
+  const Handle from = to_device(sender, numbers_of(0, count));
+  const Handle shorter = to_device(sender, numbers_of(0, count / 2));
+  const Handle early = to_device(receiver, numbers_of(2, count));
+  const Handle to = to_device(receiver, numbers_of(2, count));
+  sender.send(from, ElementType::I32, devices[1]);  // all is made
+  receiver.receive(early, ElementType::I32, devices[0]);
+  for (const auto& client : {sender, receiver}) settle(client);
+  for (int i = 0; i < 20; ++i) {
+    receiver.receive(early, ElementType::I32, devices[0]);
+    launch(receiver, Backend::copy(early, to));          // has not been issued before that has
+    receiver.receive(to, ElementType::I32, devices[0]);  // is refused
+    receiver.receive(to, ElementType::I32, devices[0]);
+    reach(receiver);
+    for (const Handle& sent : {from, shorter, from}) sender.send(sent, ElementType::I32, devices[1]);
+    REQUIRE(next_failure(sender) != nullptr);
+    REQUIRE(next_failure(receiver) != nullptr);
+    REQUIRE(read_soon(receiver, to) == numbers_of(0, count));
+  }
+}
+
+TEMPLATE_TEST_CASE("A refused collective does not poison what an earlier one has still to read", "", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  const auto& devices = fleet.devices();
+  constexpr std::size_t count = 100;
+  std::vector<Handle> sources;
+  std::vector<Handle> sums;
+  fleet.for_each([&](std::size_t rank, auto& client) {
+    sources.push_back(to_device(client, numbers_of(rank, count)));
+    sums.push_back(client.empty(count * sizeof(std::int32_t)));
+    client.all_reduce(sources[rank], sums[rank], ElementType::I32, devices);  // all is made
+  });
+  const Handle sent = to_device(fleet[0], numbers_of(1, count));
+  const Handle shorter = to_device(fleet[0], numbers_of(0, count / 2));
+  fleet[0].send(sent, ElementType::I32, devices[1]);
+  fleet[1].receive(sources[1], ElementType::I32, devices[0]);
+  fleet.for_each([](std::size_t, auto& client) { settle(client); });
+  for (int i = 0; i < 20; ++i) {
+    fleet[1].receive(sources[1], ElementType::I32, devices[0]);
+    fleet[1].all_reduce(sources[1], sums[1], ElementType::I32, devices);  // waits for that
+    fleet[1].all_reduce(sources[1], sources[1], ElementType::I32, devices);
+    fleet[0].all_reduce(sources[0], sums[0], ElementType::I32, devices);
+    fleet[0].all_reduce(shorter, shorter, ElementType::I32, devices);  // is refused
+    fleet.for_each([](std::size_t, auto& client) { reach(client); });
+    fleet[0].send(sent, ElementType::I32, devices[1]);
+    fleet.for_each([&](std::size_t rank, auto& client) {
+      REQUIRE(kinds_of(failures_of(client)) == std::vector{Kind::Mismatch});
+      REQUIRE(read_soon(client, sums[rank]) == sum_of(2, count));
+    });
+    REQUIRE(sources[1].failure().has_value());
+  }
+}
+
 TEMPLATE_TEST_CASE("A transfer of which one half cannot be asked for leaves the other half to nobody", "", COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 2);
   TestType fleet(2);
