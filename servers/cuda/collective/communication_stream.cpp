@@ -39,9 +39,9 @@ void CudaCollectiveLaunch::issue(const IssueTarget& target) noexcept {
   try {
     own.recorder()->started(sequence, own.rank());
     if (gpu_faulted()) throw_gpu_fault(site);
+    rank->poison_refused_until(position.position);
     // Launched even if it reads poisoned memory, since the other ranks may have launched. But it does not begin before
     // the other processes have marked the operation as failed: it cannot complete there before it has begun here.
-    rank->poison_refused_until(position.position);
     MarkScope marks;
     admit();
     if (own.shared() && reads_poison()) {
