@@ -210,11 +210,15 @@ void CudaStreams::forget_idle() noexcept {
   sweep_at_ = std::max<std::size_t>(1024, 2 * streams_.size());  // amortised cost of sweeping: O(1) per stream
 }
 
+// Launches that `native` still has in its batch are given to the driver first. What is called then may poll other
+// streams, which drops their marks.
 void CudaStreams::wait_for(NativeStream& native, const StreamPosition& wait) {
   if (const StreamQueue* const other = queue_of(wait.stream); other != nullptr && &other->native() == &native) return;
-  std::uint64_t& waited = native.waited_for(wait.stream);
-  if (waited >= wait.position) return;
-  waited = for_each_event(wait, [&](const std::shared_ptr<CudaEvent>& event) { event->enqueue_wait(native.native()); });
+  if (native.waited_for(wait.stream) >= wait.position) return;
+  const CUstream waiting = native.native();
+  const std::uint64_t covered =
+      for_each_event(wait, [waiting](const std::shared_ptr<CudaEvent>& event) { event->enqueue_wait(waiting); });
+  native.waited_for(wait.stream) = covered;
 }
 
 void CudaStreams::add_events(const StreamPositions& positions, std::vector<std::shared_ptr<CudaEvent>>& events) {

@@ -221,6 +221,7 @@ class CudaStreams {
   }
   void wait_for(NativeStream& native, const StreamPosition& wait);
   // Calls `visit(event)` for each event after which the position is complete; returns the position that they cover.
+  // `visit` must not give launches to the driver, nor poll: the events may be dropped then.
   // Pieces on a stream complete in order, so one event suffices; otherwise each piece has an event of its own.
   template <class Visit>
   std::uint64_t for_each_event(const StreamPosition& position, Visit&& visit) {
