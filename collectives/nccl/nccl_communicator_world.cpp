@@ -79,7 +79,7 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
     throw CollectiveError(CollectiveError::Kind::Unsupported, why, std::source_location());
   {
     const std::shared_ptr<void> quiesced = devices_.quiesce();
-    opened = devices_.open();
+    opened = open_devices();
   }
   meet();
   struct EndMeeting {
@@ -103,6 +103,7 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
   try {
     creation->create(id);
   } catch (...) {
+    quiesce_failed_creation();
     if (devices_.is_lost()) {  // they are leaked: see forget()
       static_cast<void>(creation->take());
       leak_name();
@@ -165,7 +166,7 @@ void NcclCommunicator::leave_creation(const std::exception_ptr& cause) noexcept 
     if (creation == nullptr) return;  // NCCL was not entered, and will not be
     creation->cancel(cause);
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, devices_.world->leave_within, [this] { return state_ != State::Creating; })) return;
+    if (changed_.wait_for(lock, devices_.leave_within, [this] { return state_ != State::Creating; })) return;
     lock.unlock();
     devices_.world->cannot_leave("NCCL does not return from the creation of " + devices_.devices.to_string() +
                                  ", which was aborted: " + describe_cause(cause));
@@ -189,29 +190,6 @@ void NcclCommunicator::leave_creation(const std::exception_ptr& cause) noexcept 
 void NcclCommunicator::give_up(const std::exception_ptr& cause) noexcept {
   devices_.world->refuse(cause);
   MarkScope::send_mark({devices_.world->communicator, std::nullopt}, 0, cause);
-}
-
-void NcclCommunicator::abort_in_time() noexcept {
-  std::thread aborting;
-  try {
-    if (devices_.world) {
-      aborting = std::thread([this] {
-        abort_native();
-        const std::lock_guard lock(mutex_);
-        has_left_nccl_ = true;
-        changed_.notify_all();
-      });
-    }
-  } catch (...) {  // no thread: the abort is not watched
-  }
-  if (!aborting.joinable()) return abort_native();
-  std::unique_lock lock(mutex_);
-  const bool left = changed_.wait_for(lock, devices_.world->leave_within, [this] { return has_left_nccl_; });
-  lock.unlock();
-  if (!left)
-    devices_.world->cannot_leave("NCCL does not abort " + devices_.devices.to_string() +
-                                 ", which was aborted: " + describe_cause(broken()));
-  aborting.join();
 }
 
 // Operations in flight get so much time to complete. DeviceEvents have no notification that ends with a deadline, so

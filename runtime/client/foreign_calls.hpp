@@ -164,9 +164,11 @@ class ForeignCalls {
   }
   /// Returns f(), called on this thread while no collective is half started on any device of the process: for calls
   /// that may wait for running kernels, such as the first use of a library, which loads code. Collectives that ranks
-  /// ask for meanwhile begin afterwards; so `f` must not wait for one. Blocks until those that have begun are launched
-  /// on all their devices. Throws CollectiveError Timeout if that takes a minute, CallError WouldDeadlock on a device
-  /// thread.
+  /// submit meanwhile begin afterwards, and communicators are neither created nor destroyed. So `f` must not wait for a
+  /// collective, nor for another thread that creates kept memory, and must not shut a device down; it may create kept
+  /// memory itself, and call quiet. Blocks while a communicator is created or destroyed, or code is loaded for one,
+  /// then until the collectives that have begun are launched on all their devices. Throws CollectiveError Timeout if
+  /// the latter takes a minute, CallError WouldDeadlock on a device thread.
   template <class F, ForeignServer S = Server>
   decltype(auto) quiet(F&& f, Site site = Site::current()) const {
     require_no_device_thread("quiet", site);
