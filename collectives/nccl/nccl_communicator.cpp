@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -35,8 +36,10 @@ constexpr std::chrono::seconds patience_with_nccl{60};
 constexpr std::chrono::seconds patience_after_failure{1};
 
 // How long the first wait for a moment without half launched operations holds up all other launches. Each wait after it
-// takes twice as long: a device may have a queue of released operations that takes some time to be launched.
+// takes twice as long, up to the longest one: a device may have a queue of released operations that takes some time to
+// be launched.
 constexpr std::chrono::milliseconds first_quiescence_attempt{100};
+constexpr std::chrono::milliseconds longest_quiescence_attempt{1000};
 
 std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, std::source_location site = {},
                          const std::exception_ptr& cause = nullptr) {
@@ -258,9 +261,11 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_all(const NcclDeviceRe
     COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
     detail::connect_ranks(natives, opened);
   } catch (...) {
-    quiesce_failed_creation();
-    for (NcclComm native : natives)  // those that were created before the failure
-      if (native != nullptr && !devices_.is_lost()) COX_NCCL_CHECK(nullptr, abort(native));
+    const auto abort_created = [&] {
+      for (NcclComm native : natives)  // those that were created before the failure
+        if (native != nullptr && !devices_.is_lost()) COX_NCCL_CHECK(nullptr, abort(native));
+    };
+    abort_failed_creation(std::ref(abort_created), std::current_exception());
     throw;
   }
   for (std::size_t rank = 0; rank < natives.size(); ++rank) created[rank].child = natives[rank];
@@ -281,20 +286,27 @@ void NcclCommunicator::begin_quiescence() {
 // Before calls that free memory or unload code, in NCCL or here: they may wait for running kernels, while they hold
 // locks of the driver (T1). Null if there is no such moment in time: the calls are made anyway. Null also after a GPU
 // fault, and if the communicators are aborted although nothing had failed before: the caller checks both again.
+// After an attempt in vain launches may go on for as long as it took.
 std::shared_ptr<void> NcclCommunicator::quiesce_to_end(bool has_failed) noexcept {
   const std::chrono::milliseconds patience = has_failed ? patience_after_failure : patience_with_launches;
   try {
     std::chrono::milliseconds left = patience;
-    for (auto attempt = first_quiescence_attempt; left.count() > 0; left -= attempt, attempt *= 2) {
+    for (auto attempt = first_quiescence_attempt; left.count() > 0;) {
       if (devices_.is_lost()) return nullptr;
+      const Time begun = std::chrono::steady_clock::now();
       if (auto quiesced = devices_.try_quiesce(std::min(attempt, left))) return quiesced;
-      const std::lock_guard lock(mutex_);
-      if (aborted_ && !has_failed) return nullptr;
+      const auto took = std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
+      left -= attempt;
+      const std::chrono::milliseconds pause = std::min(took, left);
+      left -= took;
+      attempt = std::min(2 * attempt, longest_quiescence_attempt);
+      std::unique_lock lock(mutex_);
+      if (changed_.wait_for(lock, pause, [&] { return aborted_ && !has_failed; })) return nullptr;
     }
     log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
       return fmt::format(
-          "communicator {} is destroyed although no moment was found within {} ms in which no collective was launched "
-          "on some GPUs only and no communicator was being created",
+          "memory of communicator {} is freed although no moment was found within {} ms in which no collective was "
+          "launched on some GPUs only and no communicator was being created",
           devices_.devices.to_string(), patience.count());
     });
   } catch (...) {  // no memory
@@ -302,15 +314,19 @@ std::shared_ptr<void> NcclCommunicator::quiesce_to_end(bool has_failed) noexcept
   return nullptr;
 }
 
-// Before what NCCL has created is aborted. abort() may have released what begin_quiescence() had got, since NCCL might
-// not have returned. From now on only failure_of_creation() does that.
-void NcclCommunicator::quiesce_failed_creation() noexcept {
+// Calls `abort`, which aborts what NCCL has created. NcclCommunicator::abort() may have released what
+// begin_quiescence() had got, since NCCL might not have returned. From now on only end_in_time() and
+// failure_of_creation() do that.
+void NcclCommunicator::abort_failed_creation(const std::function<void()>& abort,
+                                             const std::exception_ptr& cause) noexcept {
+  bool quiesces = false;
   {
     const std::lock_guard lock(mutex_);
     creation_failed_ = true;
-    if (quiesced_ != nullptr) return;
+    quiesces = quiesced_ == nullptr;
   }
-  keep_quiescence(quiesce_to_end(true));
+  if (quiesces) keep_quiescence(quiesce_to_end(true));
+  end_in_time(abort, [&] { report_stuck_abort(cause); });
 }
 
 std::shared_ptr<void> NcclCommunicator::take_quiescence() noexcept {
@@ -685,7 +701,7 @@ void NcclCommunicator::end_native() noexcept {
       return forget();
     }
     if (is_aborted) {
-      end_in_time(&NcclCommunicator::abort_native);
+      end_in_time([this] { abort_native(); }, [this] { report_stuck_abort(broken()); });
       return take_quiescence().reset();
     }
     // If nothing can be launched any more, a rank may be launching a kernel that the others will not launch.
@@ -697,43 +713,47 @@ void NcclCommunicator::end_native() noexcept {
       if (aborted_) continue;
       quiesced_.swap(quiesced);
     }
-    return end_in_time(&NcclCommunicator::destroy);
+    return end_in_time([this] { destroy(); }, [this] { report_stuck_end("NCCL does not destroy "); });
   }
 }
 
-// Calls `end`, which calls NCCL, on a thread of its own. If NCCL does not return in time, other communicators go on.
-void NcclCommunicator::end_in_time(void (NcclCommunicator::*end)() noexcept) noexcept {
+// Calls `end`, which calls NCCL, on a thread of its own. If NCCL does not return in time, other communicators go on,
+// and `report_stuck` is called once.
+void NcclCommunicator::end_in_time(const std::function<void()>& end,
+                                   const std::function<void()>& report_stuck) noexcept {
+  bool has_ended = false;  // guarded by mutex_
   std::thread ending;
   try {
-    ending = std::thread([this, end] {
-      (this->*end)();
+    ending = std::thread([&] {
+      end();
       const std::lock_guard lock(mutex_);
-      has_left_nccl_ = true;
+      has_ended = true;
       changed_.notify_all();
     });
   } catch (...) {  // no thread: it is not watched
-    return (this->*end)();
+    return end();
   }
   for (bool is_reported = false;; is_reported = true) {
     {
       std::unique_lock lock(mutex_);
-      if (changed_.wait_for(lock, devices_.leave_within, [this] { return has_left_nccl_; })) break;
+      if (changed_.wait_for(lock, devices_.leave_within, [&] { return has_ended; })) break;
     }
     take_quiescence().reset();
-    if (!is_reported) report_stuck_end(end == &NcclCommunicator::abort_native);
+    if (!is_reported) report_stuck();
   }
   ending.join();
 }
 
 // NCCL has not returned in time. A process that other processes wait for cannot go on.
-void NcclCommunicator::report_stuck_end(bool is_abort) noexcept {
-  const auto text = [&] {
-    return (is_abort ? "NCCL does not abort " : "NCCL does not destroy ") + devices_.devices.to_string();
-  };
-  if (is_abort && devices_.world)
-    return devices_.world->cannot_leave(text() + ", which was aborted: " + describe_cause(broken()));
+void NcclCommunicator::report_stuck_abort(const std::exception_ptr& cause) noexcept {
+  constexpr const char* text = "NCCL does not abort ";
+  if (!devices_.world) return report_stuck_end(text);
+  devices_.world->cannot_leave(text + devices_.devices.to_string() + ", which was aborted: " + describe_cause(cause));
+}
+
+void NcclCommunicator::report_stuck_end(const char* text) noexcept {
   log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
-    return fmt::format("{} within {} ms: other communicators are used meanwhile", text(),
+    return fmt::format("{}{} within {} ms: other communicators are used meanwhile", text, devices_.devices.to_string(),
                        devices_.leave_within.count());
   });
 }
@@ -748,8 +768,9 @@ void NcclCommunicator::abort_native() noexcept {
   keep_quiescence(quiesce_to_end(true));
   if (devices_.is_lost()) return forget();
   std::vector<std::thread> threads;
-  const auto abort_one = [](Comm& comm) {
+  const auto abort_one = [this](Comm& comm) {
     const std::lock_guard in_use(comm.in_use);
+    if (devices_.is_lost()) return;  // since it waited for a launch
     for (NcclComm native : take_natives(comm))
       if (native != nullptr) COX_NCCL_CHECK(nullptr, abort(native));
   };
@@ -761,6 +782,7 @@ void NcclCommunicator::abort_native() noexcept {
     }
   }
   for (std::thread& thread : threads) thread.join();
+  if (devices_.is_lost()) forget();
 }
 
 // Whether the abandoned operations have completed. They should do so at once; waits for them up to
@@ -786,10 +808,14 @@ bool NcclCommunicator::wait_for_abandoned() noexcept {
 void NcclCommunicator::destroy() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
+    if (devices_.is_lost()) break;
     const auto [native, parent] = take_natives(*comm);
     if (native != nullptr) COX_NCCL_CHECK(nullptr, destroy(native));
     if (parent != nullptr) COX_NCCL_CHECK(nullptr, abort(parent));
   }
+  if (!devices_.is_lost()) return;
+  opened()->abort();
+  forget();
 }
 
 // After a GPU fault. NCCL's communicators are leaked, because NCCL would wait for its kernels, which never end.
@@ -821,24 +847,26 @@ std::array<NcclComm, 2> NcclCommunicator::take_natives(Comm& comm) noexcept {
 }
 
 bool NcclCommunicator::wait_until_destroyed(Time deadline) noexcept {
-  {
-    std::unique_lock lock(mutex_);
-    // Does not wait for a creation that hangs in NCCL.
-    const bool gone = changed_.wait_until(lock, deadline, [this] {
-      if (is_creating()) return creation_abandoned_;
-      return state_ == State::Gone && std::ranges::all_of(helpers_, &HelperThread::done);
-    });
-    if (!gone) return false;
-    if (is_creating()) return true;  // the thread holds this object until NCCL returns
+  const auto has_ended = [this] { return state_ == State::Gone && std::ranges::all_of(helpers_, &HelperThread::done); };
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      // Does not wait for a creation that hangs in NCCL.
+      const bool gone =
+          changed_.wait_until(lock, deadline, [&] { return is_creating() ? creation_abandoned_ : has_ended(); });
+      if (!gone) return false;
+      if (is_creating()) return true;  // the thread holds this object until NCCL returns
+    }
+    const std::lock_guard joining(joining_);  // so that each of two callers returns after all are joined
+    std::list<HelperThread> finished;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!has_ended()) continue;  // another helper was started
+      finished.swap(helpers_);
+    }
+    for (HelperThread& each : finished) each.thread.join();
+    return true;
   }
-  const std::lock_guard joining(joining_);  // so that each of two callers returns after all are joined
-  std::list<HelperThread> finished;
-  {
-    const std::lock_guard lock(mutex_);
-    finished.swap(helpers_);
-  }
-  for (HelperThread& each : finished) each.thread.join();
-  return true;
 }
 
 }  // namespace cox

@@ -76,7 +76,7 @@ struct NcclDevices {
   detail::InFlightOperations::CompletedCallback on_completed;
   std::optional<NcclWorldPart> world = {};  ///< Nothing if all devices belong to this process.
   /// How long NCCL may take to abort or destroy the communicators, or to return from a creation that was aborted. After
-  /// this time what try_quiesce() returned is released. See also NcclWorldPart::cannot_leave.
+  /// this time what quiesce() or try_quiesce() returned is released. See also NcclWorldPart::cannot_leave.
   std::chrono::milliseconds leave_within{10'000};
 };
 
@@ -119,8 +119,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   /// How long it waits for abandoned operations to complete; the work before them may still be running. And how long it
   /// then waits for others to release the devices.
   static constexpr std::chrono::seconds patience_with_kernels{10};
-  /// Communicators that are not destroyed this long after the last operation has completed will not be: for
-  /// wait_until_destroyed().
+  /// For wait_until_destroyed(): communicators that are not destroyed this long after the last operation has completed
+  /// most likely will not be. Only an end in which several of these waits take their longest may take longer.
   static constexpr std::chrono::seconds patience_with_end = patience_with_launches + 3 * patience_with_kernels;
 
   /// NCCL's communicators of a communicator: the existing object if it is still referenced, else a new one.
@@ -283,14 +283,15 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void free_devices(NcclDeviceResources* devices) noexcept;
   void begin_quiescence();
   [[nodiscard]] std::shared_ptr<void> quiesce_to_end(bool has_failed) noexcept;
-  void quiesce_failed_creation() noexcept;
+  void abort_failed_creation(const std::function<void()>& abort, const std::exception_ptr& cause) noexcept;
   [[nodiscard]] std::shared_ptr<void> take_quiescence() noexcept;
   void keep_quiescence(std::shared_ptr<void> quiesced) noexcept;
   [[nodiscard]] bool wait_until_noted() noexcept;
   void dismantle() noexcept;
   void end_native() noexcept;
-  void end_in_time(void (NcclCommunicator::*end)() noexcept) noexcept;
-  void report_stuck_end(bool is_abort) noexcept;
+  void end_in_time(const std::function<void()>& end, const std::function<void()>& report_stuck) noexcept;
+  void report_stuck_abort(const std::exception_ptr& cause) noexcept;
+  void report_stuck_end(const char* text) noexcept;
   bool wait_for_launched() noexcept;
   void abort_native() noexcept;
   bool wait_for_abandoned() noexcept;
@@ -333,7 +334,6 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   std::optional<std::exception_ptr> met_;           // what NcclWorldPart::meet has reported
   std::optional<detail::NcclUniqueId> id_;          // from another process
   bool is_noted_ = true;                            // abort() was noted by the other processes
-  bool has_left_nccl_ = false;
   std::shared_ptr<void> quiesced_;   // while NCCL creates or ends the communicators; released outside the lock
   bool devices_held_ = false;        // there are references to the devices
   bool creation_failed_ = false;     // NCCL aborts what it has created

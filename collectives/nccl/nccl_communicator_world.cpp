@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <source_location>
@@ -103,15 +104,17 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
   try {
     creation->create(id);
   } catch (...) {
-    quiesce_failed_creation();
-    if (devices_.is_lost()) {  // they are leaked: see forget()
-      static_cast<void>(creation->take());
-      leak_name();
-    } else {
-      // The other processes need not have marked anything: no process has submitted an operation to NCCL before all
-      // have created the communicators.
-      creation->abort();
-    }
+    const auto abort_created = [&] {
+      if (devices_.is_lost()) {  // they are leaked: see forget()
+        static_cast<void>(creation->take());
+        leak_name();
+      } else {
+        // The other processes need not have marked anything: no process has submitted an operation to NCCL before all
+        // have created the communicators.
+        creation->abort();
+      }
+    };
+    abort_failed_creation(std::ref(abort_created), std::current_exception());
     end_creation();
     throw;
   }

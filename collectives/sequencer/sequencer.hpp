@@ -87,7 +87,7 @@ struct SequencerOptions {
 /// All launch queues of an operation are filled under one lock. Each queue is drained without the lock, by one thread
 /// at a time, which is a thread that filled it. So a launch may be called by any thread, and shortly after the submit()
 /// that released it has returned. Launches for a device's launch thread are an exception: see set_launch_thread(). All
-/// functions may be called by any thread, also by a launch, and block at most for a short lock.
+/// functions but freeze() may be called by any thread, also by a launch, and block at most for a short lock.
 class Sequencer {
  public:
   using Time = Watchdog::Time;

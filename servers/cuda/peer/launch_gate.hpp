@@ -53,7 +53,8 @@ class LaunchGate {
   /// call. A thread that holds it for Foreign does not block, and holds it once more for that purpose: foreign code may
   /// call what may wait for kernels.
   [[nodiscard]] std::shared_ptr<void> quiesce(Purpose purpose);
-  /// The same, but returns null if both together take longer than `within`. May throw std::bad_alloc.
+  /// The same, but returns null if both together take longer than `within`; Sequencer::freeze(), which is called in
+  /// between, has no time limit. May throw std::bad_alloc.
   [[nodiscard]] std::shared_ptr<void> try_quiesce(std::chrono::milliseconds within, Purpose purpose = Purpose::Wait);
 
  private:

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <latch>
 #include <memory>
 #include <thread>
@@ -159,15 +160,15 @@ TEST_CASE("freeze() returns when a release that is passed on has been passed on"
   std::atomic<bool> was_right = false;
   std::thread leader([&] { was_right = world.sequencer.release({world.all, 1}); });
   launching.wait();
-  std::atomic<bool> had_launched = false;
-  std::thread freezing([&] {
+  auto freezing = std::async(std::launch::async, [&] {
     world.sequencer.freeze();
-    had_launched = launched.load();
+    const bool had_launched = launched;
     world.sequencer.thaw();
+    return had_launched;
   });
+  CHECK(freezing.wait_for(50ms) == std::future_status::timeout);
   go_on.count_down();
   leader.join();
-  freezing.join();
   CHECK(was_right);
-  CHECK(had_launched);
+  CHECK(freezing.get());
 }
