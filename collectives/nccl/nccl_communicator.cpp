@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 #include <utility>
 
@@ -31,12 +32,14 @@ namespace {
 // for running kernels.
 constexpr std::chrono::seconds patience_with_nccl{60};
 
-// The time that abandoned operations are allowed to complete. The work before them may still be running.
-constexpr std::chrono::seconds patience_with_kernels{10};
-
-// For a moment at which memory may be freed. After a failure a launch may hang until NCCL has been aborted.
-constexpr std::chrono::seconds patience_with_launches{60};
+// After a failure a launch may hang until NCCL has been aborted, so this replaces patience_with_launches.
 constexpr std::chrono::seconds patience_after_failure{1};
+
+// How long the first wait for a moment without half launched operations holds up all other launches. Each wait after it
+// takes twice as long, up to the longest one: a device may have a queue of released operations that takes some time to
+// be launched.
+constexpr std::chrono::milliseconds first_quiescence_attempt{100};
+constexpr std::chrono::milliseconds longest_quiescence_attempt{1000};
 
 std::exception_ptr error(CollectiveError::Kind kind, const std::string& what, std::source_location site = {},
                          const std::exception_ptr& cause = nullptr) {
@@ -236,7 +239,7 @@ void NcclCommunicator::make(State goal, std::shared_ptr<NcclDeviceResources>& op
     created = create_part(opened);
   } else {
     begin_quiescence();
-    if (!was_open) opened = devices_.open();
+    if (!was_open) opened = open_devices();
     if (goal == State::Ready) created = create_all(*opened);
   }
   for (std::size_t rank = 0; rank < created.size(); ++rank) {
@@ -251,15 +254,18 @@ void NcclCommunicator::make(State goal, std::shared_ptr<NcclDeviceResources>& op
 }
 
 // All ranks belong to this process.
-std::vector<NcclCreation::Comms> NcclCommunicator::create_all(const NcclDeviceResources& opened) const {
+std::vector<NcclCreation::Comms> NcclCommunicator::create_all(const NcclDeviceResources& opened) {
   std::vector<NcclComm> natives(devices_.ordinals.size());
   std::vector<NcclCreation::Comms> created(natives.size());
   try {
     COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
     detail::connect_ranks(natives, opened);
   } catch (...) {
-    for (NcclComm native : natives)  // those that were created before the failure
-      if (native != nullptr && !devices_.is_lost()) COX_NCCL_CHECK(nullptr, abort(native));
+    const auto abort_created = [&] {
+      for (NcclComm native : natives)  // those that were created before the failure
+        if (native != nullptr && !devices_.is_lost()) COX_NCCL_CHECK(nullptr, abort(native));
+    };
+    abort_failed_creation(std::ref(abort_created), std::current_exception());
     throw;
   }
   for (std::size_t rank = 0; rank < natives.size(); ++rank) created[rank].child = natives[rank];
@@ -278,19 +284,91 @@ void NcclCommunicator::begin_quiescence() {
 }
 
 // Before calls that free memory or unload code, in NCCL or here: they may wait for running kernels, while they hold
-// locks of the driver (T1). Null if there is no such moment in time: the calls are made anyway.
-std::shared_ptr<void> NcclCommunicator::quiesce_within(std::chrono::milliseconds within) const noexcept {
+// locks of the driver (T1). Null if there is no such moment in time: the calls are made anyway. Null also after a GPU
+// fault, and if the communicators are aborted although nothing had failed before: the caller checks both again.
+// After an attempt in vain launches may go on for as long as it took.
+std::shared_ptr<void> NcclCommunicator::quiesce_to_end(bool has_failed) noexcept {
+  const std::chrono::milliseconds patience = has_failed ? patience_after_failure : patience_with_launches;
   try {
-    if (auto quiesced = devices_.try_quiesce(within)) return quiesced;
+    std::chrono::milliseconds left = patience;
+    for (auto attempt = first_quiescence_attempt; left.count() > 0;) {
+      if (devices_.is_lost()) return nullptr;
+      const Time begun = std::chrono::steady_clock::now();
+      if (auto quiesced = devices_.try_quiesce(std::min(attempt, left))) return quiesced;
+      const auto took = std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
+      left -= attempt;
+      const std::chrono::milliseconds pause = std::min(took, left);
+      left -= took;
+      attempt = std::min(2 * attempt, longest_quiescence_attempt);
+      std::unique_lock lock(mutex_);
+      if (changed_.wait_for(lock, pause, [&] { return aborted_ && !has_failed; })) return nullptr;
+    }
     log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
       return fmt::format(
-          "communicator {} is destroyed although other collectives have been launched on some GPUs only: "
-          "they were not launched on the others within {} ms",
-          devices_.devices.to_string(), within.count());
+          "memory of communicator {} is freed although no moment was found within {} ms in which no collective was "
+          "launched on some GPUs only and no communicator was being created",
+          devices_.devices.to_string(), patience.count());
     });
   } catch (...) {  // no memory
   }
   return nullptr;
+}
+
+// Calls `abort`, which aborts what NCCL has created. NcclCommunicator::abort() may have released what
+// begin_quiescence() had got, since NCCL might not have returned. From now on only end_in_time() and
+// failure_of_creation() do that.
+void NcclCommunicator::abort_failed_creation(const std::function<void()>& abort,
+                                             const std::exception_ptr& cause) noexcept {
+  bool quiesces = false;
+  {
+    const std::lock_guard lock(mutex_);
+    creation_failed_ = true;
+    quiesces = quiesced_ == nullptr;
+  }
+  if (quiesces) keep_quiescence(quiesce_to_end(true));
+  end_in_time(abort, [&] { report_stuck_abort(cause); });
+}
+
+std::shared_ptr<void> NcclCommunicator::take_quiescence() noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(quiesced_, nullptr);
+}
+
+void NcclCommunicator::keep_quiescence(std::shared_ptr<void> quiesced) noexcept {
+  const std::lock_guard lock(mutex_);
+  quiesced_.swap(quiesced);  // there was none
+}
+
+// Devices
+// --------------------------------------------------------------------------------------------------------------------
+
+std::shared_ptr<NcclDeviceResources> NcclCommunicator::open_devices() {
+  std::unique_ptr<NcclDeviceResources> opened = devices_.open();
+  {
+    const std::lock_guard lock(mutex_);
+    devices_held_ = true;
+  }
+  return {opened.release(), [held = shared_from_this()](NcclDeviceResources* devices) { held->free_devices(devices); }};
+}
+
+// There is no reference left. Launches and threads that report completions have references, too, so this may be any
+// thread: it must not wait. The helper thread is joined with the others.
+void NcclCommunicator::free_devices(NcclDeviceResources* devices) noexcept {
+  std::shared_ptr<void> quiesced;  // released outside the lock
+  const std::lock_guard lock(mutex_);
+  devices_held_ = false;
+  changed_.notify_all();
+  quiesced.swap(quiesced_);
+  const bool has_failed = aborted_ || state_ == State::Dismantling;  // dismantle() has had more patience, in vain
+  try {
+    start_helper("cox-nccl-free", [this, devices, quiesced, has_failed]() mutable {
+      if (quiesced == nullptr) quiesced = quiesce_to_end(has_failed);
+      if (quiesced == nullptr && !has_failed) quiesced = quiesce_to_end(true);  // it was aborted meanwhile
+      delete devices;
+    });
+  } catch (...) {  // no thread: the devices are leaked
+    report_task_error({devices_.devices.devices().front(), StreamId::current(), std::current_exception()});
+  }
 }
 
 std::exception_ptr NcclCommunicator::broken() const {
@@ -409,6 +487,7 @@ std::optional<NcclCommunicator::Time> NcclCommunicator::check_deadlines(Time now
 
 // Returns null if nothing is created, or the creation may go on.
 std::exception_ptr NcclCommunicator::failure_of_creation(Time now) noexcept {
+  std::shared_ptr<void> quiesced;  // released outside the lock
   std::unique_lock lock(mutex_);
   if (!is_creating() || creation_abandoned_) return nullptr;
   lock.unlock();
@@ -419,6 +498,7 @@ std::exception_ptr NcclCommunicator::failure_of_creation(Time now) noexcept {
   const bool is_overdue = creating_since_ != Time::max() && now - creating_since_ >= patience;
   if (!is_lost && !is_overdue) return nullptr;
   creation_abandoned_ = true;
+  quiesced.swap(quiesced_);
   changed_.notify_all();
   try {
     if (is_lost)
@@ -498,7 +578,7 @@ void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
       created_.store(true, std::memory_order_release);
       opening.swap(opening_callbacks_);
       creation.swap(creation_callbacks_);
-      quiesced.swap(quiesced_);
+      if (!creation_failed_) quiesced.swap(quiesced_);
       changed_.notify_all();
     }
     for (Lane& lane : lanes_) lane.in_flight_.abandon(lane.abandoned_);
@@ -585,27 +665,8 @@ bool NcclCommunicator::wait_for_launched() noexcept {
 void NcclCommunicator::dismantle() noexcept {
   while (wait_for_launched()) {
   }
-  bool aborted = false;
-  {
-    std::unique_lock lock(mutex_);
-    // The ranks of all processes poison their output before the kernels end.
-    changed_.wait(lock, [this] { return !aborted_ || (!telling_ && is_noted_); });
-    aborted = aborted_;
-  }
-  if (devices_.is_lost()) {
-    opened()->abort();  // kernels on GPUs that have not failed wait for those that have
-    forget();
-  } else if (aborted) {
-    abort_in_time();
-  } else {
-    // If nothing can be launched any more, a rank may be launching a kernel that the others will not launch.
-    if (unusable_.load(std::memory_order_relaxed)) opened()->abort();
-    const std::shared_ptr<void> quiesced = quiesce_within(patience_with_launches);
-    destroy();
-  }
+  end_native();
   const bool ended = wait_for_abandoned();
-  std::shared_ptr<void> quiesced;
-  if (!devices_.is_lost()) quiesced = quiesce_within(patience_with_launches);
   std::shared_ptr<NcclDeviceResources> opened;
   {
     const std::lock_guard lock(mutex_);
@@ -613,10 +674,88 @@ void NcclCommunicator::dismantle() noexcept {
   }
   if (!ended) static_cast<void>(new std::shared_ptr(opened));  // leaked: operations in flight use it
   opened.reset();
-  quiesced.reset();
-  const std::lock_guard lock(mutex_);
+  take_quiescence().reset();  // unless free_devices() has it: then others use the devices
+  std::unique_lock lock(mutex_);
+  const Time deadline = std::chrono::steady_clock::now() + patience_with_kernels;
+  changed_.wait_until(lock, deadline, [&] { return !devices_held_ || !ended; });
   state_ = State::Gone;
   changed_.notify_all();
+}
+
+// Waits until an abort has been noted, and returns whether there was one. The ranks of all processes poison their
+// output before the kernels end.
+bool NcclCommunicator::wait_until_noted() noexcept {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !aborted_ || (!telling_ && is_noted_); });
+  return aborted_;
+}
+
+// Aborts or destroys NCCL's communicators. While it waits for a moment to destroy them, a GPU may fault, and a rank
+// that has launched a kernel which the others will not launch may abort the communicators: destroying them would wait
+// for that kernel. After a normal end the launches of others are still held up, for free_devices().
+void NcclCommunicator::end_native() noexcept {
+  for (;;) {
+    const bool is_aborted = wait_until_noted();
+    if (devices_.is_lost()) {
+      opened()->abort();  // kernels on GPUs that have not failed wait for those that have
+      return forget();
+    }
+    if (is_aborted) {
+      end_in_time([this] { abort_native(); }, [this] { report_stuck_abort(broken()); });
+      return take_quiescence().reset();
+    }
+    // If nothing can be launched any more, a rank may be launching a kernel that the others will not launch.
+    if (unusable_.load(std::memory_order_relaxed)) opened()->abort();
+    std::shared_ptr<void> quiesced = quiesce_to_end(false);
+    if (devices_.is_lost()) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      if (aborted_) continue;
+      quiesced_.swap(quiesced);
+    }
+    return end_in_time([this] { destroy(); }, [this] { report_stuck_end("NCCL does not destroy "); });
+  }
+}
+
+// Calls `end`, which calls NCCL, on a thread of its own. If NCCL does not return in time, other communicators go on,
+// and `report_stuck` is called once.
+void NcclCommunicator::end_in_time(const std::function<void()>& end,
+                                   const std::function<void()>& report_stuck) noexcept {
+  bool has_ended = false;  // guarded by mutex_
+  std::thread ending;
+  try {
+    ending = std::thread([&] {
+      end();
+      const std::lock_guard lock(mutex_);
+      has_ended = true;
+      changed_.notify_all();
+    });
+  } catch (...) {  // no thread: it is not watched
+    return end();
+  }
+  for (bool is_reported = false;; is_reported = true) {
+    {
+      std::unique_lock lock(mutex_);
+      if (changed_.wait_for(lock, devices_.leave_within, [&] { return has_ended; })) break;
+    }
+    take_quiescence().reset();
+    if (!is_reported) report_stuck();
+  }
+  ending.join();
+}
+
+// NCCL has not returned in time. A process that other processes wait for cannot go on.
+void NcclCommunicator::report_stuck_abort(const std::exception_ptr& cause) noexcept {
+  constexpr const char* text = "NCCL does not abort ";
+  if (!devices_.world) return report_stuck_end(text);
+  devices_.world->cannot_leave(text + devices_.devices.to_string() + ", which was aborted: " + describe_cause(cause));
+}
+
+void NcclCommunicator::report_stuck_end(const char* text) noexcept {
+  log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
+    return fmt::format("{}{} within {} ms: other communicators are used meanwhile", text, devices_.devices.to_string(),
+                       devices_.leave_within.count());
+  });
 }
 
 // Revokes all communicators first, which neither blocks for long nor frees memory: launches in progress, which hold
@@ -626,10 +765,12 @@ void NcclCommunicator::abort_native() noexcept {
   if (detail::nccl().revoke != nullptr)
     for (const auto& comm : comms_)
       if (comm->native != nullptr) COX_NCCL_CHECK(comm->native, revoke(comm->native, 0));
-  const std::shared_ptr<void> quiesced = quiesce_within(patience_after_failure);
+  keep_quiescence(quiesce_to_end(true));
+  if (devices_.is_lost()) return forget();
   std::vector<std::thread> threads;
-  const auto abort_one = [](Comm& comm) {
+  const auto abort_one = [this](Comm& comm) {
     const std::lock_guard in_use(comm.in_use);
+    if (devices_.is_lost()) return;  // since it waited for a launch
     for (NcclComm native : take_natives(comm))
       if (native != nullptr) COX_NCCL_CHECK(nullptr, abort(native));
   };
@@ -641,6 +782,7 @@ void NcclCommunicator::abort_native() noexcept {
     }
   }
   for (std::thread& thread : threads) thread.join();
+  if (devices_.is_lost()) forget();
 }
 
 // Whether the abandoned operations have completed. They should do so at once; waits for them up to
@@ -666,10 +808,14 @@ bool NcclCommunicator::wait_for_abandoned() noexcept {
 void NcclCommunicator::destroy() noexcept {
   for (const auto& comm : comms_) {
     const std::lock_guard in_use(comm->in_use);
+    if (devices_.is_lost()) break;
     const auto [native, parent] = take_natives(*comm);
     if (native != nullptr) COX_NCCL_CHECK(nullptr, destroy(native));
     if (parent != nullptr) COX_NCCL_CHECK(nullptr, abort(parent));
   }
+  if (!devices_.is_lost()) return;
+  opened()->abort();
+  forget();
 }
 
 // After a GPU fault. NCCL's communicators are leaked, because NCCL would wait for its kernels, which never end.
@@ -701,24 +847,26 @@ std::array<NcclComm, 2> NcclCommunicator::take_natives(Comm& comm) noexcept {
 }
 
 bool NcclCommunicator::wait_until_destroyed(Time deadline) noexcept {
-  {
-    std::unique_lock lock(mutex_);
-    // Does not wait for a creation that hangs in NCCL.
-    const bool gone = changed_.wait_until(lock, deadline, [this] {
-      if (is_creating()) return creation_abandoned_;
-      return state_ == State::Gone && std::ranges::all_of(helpers_, &HelperThread::done);
-    });
-    if (!gone) return false;
-    if (is_creating()) return true;  // the thread holds this object until NCCL returns
+  const auto has_ended = [this] { return state_ == State::Gone && std::ranges::all_of(helpers_, &HelperThread::done); };
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      // Does not wait for a creation that hangs in NCCL.
+      const bool gone =
+          changed_.wait_until(lock, deadline, [&] { return is_creating() ? creation_abandoned_ : has_ended(); });
+      if (!gone) return false;
+      if (is_creating()) return true;  // the thread holds this object until NCCL returns
+    }
+    const std::lock_guard joining(joining_);  // so that each of two callers returns after all are joined
+    std::list<HelperThread> finished;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!has_ended()) continue;  // another helper was started
+      finished.swap(helpers_);
+    }
+    for (HelperThread& each : finished) each.thread.join();
+    return true;
   }
-  const std::lock_guard joining(joining_);  // so that each of two callers returns after all are joined
-  std::list<HelperThread> finished;
-  {
-    const std::lock_guard lock(mutex_);
-    finished.swap(helpers_);
-  }
-  for (HelperThread& each : finished) each.thread.join();
-  return true;
 }
 
 }  // namespace cox

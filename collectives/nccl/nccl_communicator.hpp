@@ -51,9 +51,8 @@ struct NcclWorldPart {
       mark;
   /// All operations of the rank up to this one have ended. Does not throw.
   std::function<void(CommunicatorNumber sequence, std::size_t rank, std::uint64_t last)> ended;
-  /// How long a thread may take to return from NCCL after the communicators were aborted. A thread that has not
-  /// returned by then is taken to block for ever: `cannot_leave` is called, which should end the process.
-  std::chrono::milliseconds leave_within{10'000};
+  /// A thread that has not returned from NCCL `NcclDevices::leave_within` after the communicators were aborted is taken
+  /// to block for ever. Then this is called, which should end the process.
   std::function<void(const std::string& text)> cannot_leave;
 };
 
@@ -62,8 +61,10 @@ struct NcclWorldPart {
 struct NcclDevices {
   CommunicationId devices;    ///< Of all processes.
   std::vector<int> ordinals;  ///< CUDA runtime device ordinals, by rank.
-  /// Opens the devices. They stay open as long as the result is held. Called on a helper thread; may block and throw.
-  std::function<std::shared_ptr<NcclDeviceResources>()> open;
+  /// Opens the devices. They stay open as long as the result exists. Called on a helper thread while what quiesce()
+  /// returned is held; may block and throw. The result is destroyed on a helper thread while what quiesce() or
+  /// try_quiesce() returned is held, if that was possible in time.
+  std::function<std::unique_ptr<NcclDeviceResources>()> open;
   /// As long as the result is held, no operation is launched on some devices but not on the others. Called on a helper
   /// thread; may block and throw.
   std::function<std::shared_ptr<void>()> quiesce;
@@ -74,6 +75,9 @@ struct NcclDevices {
   /// Called for completed operations of all ranks.
   detail::InFlightOperations::CompletedCallback on_completed;
   std::optional<NcclWorldPart> world = {};  ///< Nothing if all devices belong to this process.
+  /// How long NCCL may take to abort or destroy the communicators, or to return from a creation that was aborted. After
+  /// this time what quiesce() or try_quiesce() returned is released. See also NcclWorldPart::cannot_leave.
+  std::chrono::milliseconds leave_within{10'000};
 };
 
 /// NCCL's communicators of the ranks of a communicator that belong to this process: they are created, aborted and
@@ -110,6 +114,15 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
  public:
   using Time = NcclOperation::Time;
 
+  /// How long the end of the communicators waits for a moment at which NCCL may be called and memory be freed (T1).
+  static constexpr std::chrono::seconds patience_with_launches{60};
+  /// How long it waits for abandoned operations to complete; the work before them may still be running. And how long it
+  /// then waits for others to release the devices.
+  static constexpr std::chrono::seconds patience_with_kernels{10};
+  /// For wait_until_destroyed(): communicators that are not destroyed this long after the last operation has completed
+  /// most likely will not be. Only an end in which several of these waits take their longest may take longer.
+  static constexpr std::chrono::seconds patience_with_end = patience_with_launches + 3 * patience_with_kernels;
+
   /// NCCL's communicators of a communicator: the existing object if it is still referenced, else a new one.
   [[nodiscard]] static std::shared_ptr<NcclCommunicator> find_or_create(CommunicatorNumber number,
                                                                         const NcclDevices& devices,
@@ -135,7 +148,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   [[nodiscard]] bool created(UniqueFunction<void()> callback);
   /// Why no further operation may be launched; null if operations may be launched.
   [[nodiscard]] std::exception_ptr broken() const;
-  /// The result of NcclDevices::open; null before devices_open(), and in the state Gone.
+  /// The result of NcclDevices::open; null before devices_open(), and in the state Gone. The last reference may be
+  /// released on any thread; the devices are closed on a helper thread.
   [[nodiscard]] std::shared_ptr<NcclDeviceResources> opened() const;
   /// Runs `function`, which may block, on a new helper thread, which holds a reference to this object. Throws
   /// std::bad_alloc, std::system_error.
@@ -249,7 +263,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   [[nodiscard]] bool is_creating() const noexcept { return state_ == State::Opening || state_ == State::Creating; }
   void create(State goal) noexcept;
   void make(State goal, std::shared_ptr<NcclDeviceResources>& opened, std::vector<std::unique_ptr<Comm>>& comms);
-  [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_all(const NcclDeviceResources& opened) const;
+  [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_all(const NcclDeviceResources& opened);
   [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_part(std::shared_ptr<NcclDeviceResources>& opened);
   void meet();
   [[nodiscard]] detail::NcclUniqueId exchange_id();
@@ -265,10 +279,19 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void note_ended(Lane& lane, std::size_t rank, std::span<const std::uint64_t> sequences) noexcept;
   [[nodiscard]] bool refuse_unless_busy(const std::exception_ptr& why) noexcept;
   [[nodiscard]] bool is_in_flight() const noexcept;
+  [[nodiscard]] std::shared_ptr<NcclDeviceResources> open_devices();
+  void free_devices(NcclDeviceResources* devices) noexcept;
   void begin_quiescence();
-  [[nodiscard]] std::shared_ptr<void> quiesce_within(std::chrono::milliseconds within) const noexcept;
+  [[nodiscard]] std::shared_ptr<void> quiesce_to_end(bool has_failed) noexcept;
+  void abort_failed_creation(const std::function<void()>& abort, const std::exception_ptr& cause) noexcept;
+  [[nodiscard]] std::shared_ptr<void> take_quiescence() noexcept;
+  void keep_quiescence(std::shared_ptr<void> quiesced) noexcept;
+  [[nodiscard]] bool wait_until_noted() noexcept;
   void dismantle() noexcept;
-  void abort_in_time() noexcept;
+  void end_native() noexcept;
+  void end_in_time(const std::function<void()>& end, const std::function<void()>& report_stuck) noexcept;
+  void report_stuck_abort(const std::exception_ptr& cause) noexcept;
+  void report_stuck_end(const char* text) noexcept;
   bool wait_for_launched() noexcept;
   void abort_native() noexcept;
   bool wait_for_abandoned() noexcept;
@@ -311,8 +334,9 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   std::optional<std::exception_ptr> met_;           // what NcclWorldPart::meet has reported
   std::optional<detail::NcclUniqueId> id_;          // from another process
   bool is_noted_ = true;                            // abort() was noted by the other processes
-  bool has_left_nccl_ = false;
-  std::shared_ptr<void> quiesced_;   // while NCCL creates the communicators; released outside the lock
+  std::shared_ptr<void> quiesced_;   // while NCCL creates or ends the communicators; released outside the lock
+  bool devices_held_ = false;        // there are references to the devices
+  bool creation_failed_ = false;     // NCCL aborts what it has created
   bool creation_abandoned_ = false;  // its thread is left running: it is overdue, or the GPUs are lost
   std::shared_ptr<NcclDeviceResources> opened_;
   std::vector<UniqueFunction<void()>> opening_callbacks_;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <source_location>
@@ -79,7 +80,7 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
     throw CollectiveError(CollectiveError::Kind::Unsupported, why, std::source_location());
   {
     const std::shared_ptr<void> quiesced = devices_.quiesce();
-    opened = devices_.open();
+    opened = open_devices();
   }
   meet();
   struct EndMeeting {
@@ -103,14 +104,17 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
   try {
     creation->create(id);
   } catch (...) {
-    if (devices_.is_lost()) {  // they are leaked: see forget()
-      static_cast<void>(creation->take());
-      leak_name();
-    } else {
-      // The other processes need not have marked anything: no process has submitted an operation to NCCL before all
-      // have created the communicators.
-      creation->abort();
-    }
+    const auto abort_created = [&] {
+      if (devices_.is_lost()) {  // they are leaked: see forget()
+        static_cast<void>(creation->take());
+        leak_name();
+      } else {
+        // The other processes need not have marked anything: no process has submitted an operation to NCCL before all
+        // have created the communicators.
+        creation->abort();
+      }
+    };
+    abort_failed_creation(std::ref(abort_created), std::current_exception());
     end_creation();
     throw;
   }
@@ -165,7 +169,7 @@ void NcclCommunicator::leave_creation(const std::exception_ptr& cause) noexcept 
     if (creation == nullptr) return;  // NCCL was not entered, and will not be
     creation->cancel(cause);
     std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, devices_.world->leave_within, [this] { return state_ != State::Creating; })) return;
+    if (changed_.wait_for(lock, devices_.leave_within, [this] { return state_ != State::Creating; })) return;
     lock.unlock();
     devices_.world->cannot_leave("NCCL does not return from the creation of " + devices_.devices.to_string() +
                                  ", which was aborted: " + describe_cause(cause));
@@ -189,29 +193,6 @@ void NcclCommunicator::leave_creation(const std::exception_ptr& cause) noexcept 
 void NcclCommunicator::give_up(const std::exception_ptr& cause) noexcept {
   devices_.world->refuse(cause);
   MarkScope::send_mark({devices_.world->communicator, std::nullopt}, 0, cause);
-}
-
-void NcclCommunicator::abort_in_time() noexcept {
-  std::thread aborting;
-  try {
-    if (devices_.world) {
-      aborting = std::thread([this] {
-        abort_native();
-        const std::lock_guard lock(mutex_);
-        has_left_nccl_ = true;
-        changed_.notify_all();
-      });
-    }
-  } catch (...) {  // no thread: the abort is not watched
-  }
-  if (!aborting.joinable()) return abort_native();
-  std::unique_lock lock(mutex_);
-  const bool left = changed_.wait_for(lock, devices_.world->leave_within, [this] { return has_left_nccl_; });
-  lock.unlock();
-  if (!left)
-    devices_.world->cannot_leave("NCCL does not abort " + devices_.devices.to_string() +
-                                 ", which was aborted: " + describe_cause(broken()));
-  aborting.join();
 }
 
 // Operations in flight get so much time to complete. DeviceEvents have no notification that ends with a deadline, so

@@ -60,22 +60,29 @@ void OpenCommunicators::record_dependencies(const CollectiveSubmission& submissi
       communicator->note_awaited(dependency.sequence);
 }
 
-void OpenCommunicators::resolve_ready(CommunicatorSequence& changed, CollectiveSubmissions& grants) noexcept {
-  resolve_ready_on(changed, grants);
-  // Resolving operations of one communicator can release held operations of others. Repeat until none can be released.
-  const auto free = [this](const CommunicatorSequence* held) { return !holds_back(*held); };
-  for (auto next = std::ranges::find_if(held_, free); next != held_.end(); next = std::ranges::find_if(held_, free))
-    resolve_ready_on(**next, grants);
+void OpenCommunicators::resolve_ready(CommunicatorSequence& changed, CollectiveSubmissions& grants,
+                                      Releases releases) noexcept {
+  resolve_ready_on(changed, grants, releases != Releases::None);
+  if (releases == Releases::All) resolve_held(grants);
 }
 
-void OpenCommunicators::resolve_ready_on(CommunicatorSequence& communicator, CollectiveSubmissions& grants) noexcept {
+// Resolving operations of one communicator can release held operations of others. Repeats until none can be released.
+void OpenCommunicators::resolve_held(CollectiveSubmissions& grants) noexcept {
+  const auto free = [this](const CommunicatorSequence* held) { return !holds_back(*held); };
+  for (auto next = std::ranges::find_if(held_, free); next != held_.end(); next = std::ranges::find_if(held_, free))
+    resolve_ready_on(**next, grants, true);
+}
+
+void OpenCommunicators::resolve_ready_on(CommunicatorSequence& communicator, CollectiveSubmissions& grants,
+                                         bool may_release) noexcept {
   std::erase(held_, &communicator);
   if (communicator.shared() != nullptr) ask_ready(communicator);
   while (const WaitingOperation* oldest = communicator.oldest()) {
     const bool refused = oldest->grant.refusal != nullptr;
     if (!refused && communicator.shared() != nullptr && !oldest->is_released) return;
     if (!refused && !communicator.complete(*oldest)) return;
-    if (!refused && communicator.shared() == nullptr && hold(*oldest)) return held_.push_back(&communicator);
+    if (!refused && communicator.shared() == nullptr && (!may_release || hold(*oldest)))
+      return held_.push_back(&communicator);
     communicator.resolve_oldest(refused ? 0 : ++order_, grants);
   }
 }

@@ -49,9 +49,14 @@ class OpenCommunicators {
 
   /// Records the operations that the submission waits for. Must be called for each submission that is added.
   void record_dependencies(const CollectiveSubmission& submission) noexcept;
+  /// Which operations may be released after a change of a communicator: of all communicators, of the changed one only,
+  /// or none. Those that could be released otherwise stay in the list of held ones.
+  enum class Releases : std::uint8_t { All, Changed, None };
   /// After a change of the communicator: resolves all operations that can be resolved, on it and on other
-  /// communicators.
-  void resolve_ready(CommunicatorSequence& changed, CollectiveSubmissions& grants) noexcept;
+  /// communicators. Refusals of operations of the changed communicator do not depend on `releases`.
+  void resolve_ready(CommunicatorSequence& changed, CollectiveSubmissions& grants, Releases releases) noexcept;
+  /// Releases the held operations that do not wait for others any more.
+  void resolve_held(CollectiveSubmissions& grants) noexcept;
   /// Removes a communicator. Precondition: it refuses everything, and all its operations are resolved.
   [[nodiscard]] std::unique_ptr<CommunicatorSequence> extract(CommunicatorNumber number) noexcept;
 
@@ -75,7 +80,7 @@ class OpenCommunicators {
   void postpone(Time::duration by) noexcept;
 
  private:
-  void resolve_ready_on(CommunicatorSequence& communicator, CollectiveSubmissions& grants) noexcept;
+  void resolve_ready_on(CommunicatorSequence& communicator, CollectiveSubmissions& grants, bool may_release) noexcept;
   void ask_ready(CommunicatorSequence& communicator) noexcept;
   [[nodiscard]] bool holds_back(const CommunicatorSequence& communicator) const noexcept;
   [[nodiscard]] static bool has_own_deadline(const CommunicatorSequence& communicator) noexcept;
@@ -84,8 +89,8 @@ class OpenCommunicators {
   [[nodiscard]] CollectiveDependencies awaited_by(const WaitingOperation& operation) const;
 
   std::map<CommunicatorNumber, std::unique_ptr<CommunicatorSequence>> communicators_;
-  // Communicators whose next operation to be released, or asked for, has all its ranks, but waits for others. insert()
-  // reserves room for all.
+  // Communicators whose next operation to be released, or asked for, has all its ranks, but waits for others, or did
+  // until it could not be released. insert() reserves room for all.
   std::vector<CommunicatorSequence*> held_;
   std::uint64_t order_ = 0;  // number of operations released
   WorldOrder* leader_ = nullptr;

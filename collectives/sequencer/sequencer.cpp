@@ -23,6 +23,7 @@ namespace cox {
 
 using detail::CommunicatorSequence;
 using Kind = CollectiveError::Kind;
+using Releases = detail::OpenCommunicators::Releases;
 
 namespace {
 
@@ -175,10 +176,8 @@ bool Sequencer::release(const CollectiveId& operation) {
     kept_releases_.push_back(operation);
     return true;
   }
-  ++releasing_;
   const bool right = release_now(operation, removed);
   drain_queues(lock);
-  if (--releasing_ == 0) released_.notify_all();
   return right || world_lost_ != nullptr;  // lost: then it has been refused meanwhile
 }
 
@@ -188,7 +187,7 @@ bool Sequencer::release_now(const CollectiveId& operation, std::unique_ptr<Commu
   if (among == nullptr || !among->note_released(operation.sequence)) return false;
   if (among->shared()->transfer == TransferRanks::of_creation()) freeze_clock();
   CollectiveSubmissions grants;
-  communicators_->resolve_ready(*among, grants);
+  communicators_->resolve_ready(*among, grants, Releases::All);
   remove_if_answered(*among, removed);
   enqueue(grants);
   return true;
@@ -202,7 +201,7 @@ void Sequencer::refuse(const CollectiveId& operation, const std::exception_ptr& 
     } catch (const std::bad_alloc&) {  // the operation cannot be remembered, so all later ones are refused
       end_from(among, among.oldest_sequence(), std::current_exception());
     }
-    communicators_->resolve_ready(among, grants);
+    resolve(among, grants);
     remove_if_answered(among, removed);
   });
 }
@@ -220,7 +219,7 @@ void Sequencer::end(const SharedCommunicator& communicator, const std::vector<Sh
     change(number, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
       const auto its = std::ranges::find(ends, among.shared()->transfer, &SharedSequenceEnd::transfer);
       among.refuse_from(its == ends.end() ? among.oldest_sequence() : its->from, why);
-      communicators_->resolve_ready(among, grants);
+      resolve(among, grants);
       remove_if_answered(among, removed);
     });
   }
@@ -244,7 +243,7 @@ void Sequencer::lose_world(const std::exception_ptr& why) noexcept {
     std::unique_ptr<CommunicatorSequence> removed;
     change(last, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
       among.refuse_from(among.oldest_sequence(), why);
-      communicators_->resolve_ready(among, grants);
+      resolve(among, grants);
       remove_if_answered(among, removed);
     });
   }
@@ -404,7 +403,14 @@ void Sequencer::accept(CommunicatorSequence& among, CollectiveSubmissions& submi
   }
   among.add(submissions, refusal, now, grants);
   communicators_->record_dependencies(first);
-  communicators_->resolve_ready(among, grants);
+  communicators_->resolve_ready(among, grants, frozen_ == 0 ? Releases::All : Releases::Changed);
+}
+
+// Under the lock, after a change that is not a submission. A rank that submits has entered the launch gate, so what it
+// releases is launched before any call that may wait for kernels (T1). Of other changes nothing is known there, so they
+// release nothing while the sequencer is frozen.
+void Sequencer::resolve(CommunicatorSequence& among, CollectiveSubmissions& grants) noexcept {
+  communicators_->resolve_ready(among, grants, frozen_ == 0 ? Releases::All : Releases::None);
 }
 
 std::exception_ptr Sequencer::refusal_for(const CommunicatorSequence& among,
@@ -432,6 +438,7 @@ void Sequencer::drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noex
     ticket.splice(ticket.end(), filled_, filled_.begin());
     LaunchQueue& queue = *ticket.front();
     CollectiveSubmissions grants = take_for_any_thread(queue);
+    ++queue.passing;
     if (grants.empty()) {
       queue.notified = true;
       queue.list_node.splice(queue.list_node.end(), ticket);
@@ -439,14 +446,25 @@ void Sequencer::drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noex
       lock.unlock();
       (*notify)();
       lock.lock();
-      continue;
+    } else {
+      lock.unlock();
+      for (; !grants.empty(); grants.pop_front()) call(grants.front());
+      lock.lock();
+      std::list<LaunchQueue*>& next = queue.grants.empty() ? queue.list_node : filled_;
+      next.splice(next.end(), ticket);
     }
-    lock.unlock();
-    for (; !grants.empty(); grants.pop_front()) call(grants.front());
-    lock.lock();
-    std::list<LaunchQueue*>& next = queue.grants.empty() ? queue.list_node : filled_;
-    next.splice(next.end(), ticket);
+    --queue.passing;
+    if (frozen_ != 0) passed_.notify_all();
   }
+}
+
+// Under the lock. Whether there are launches of devices with a launch thread of which that thread does not know yet.
+// They may be in a queue that another thread drains than the one that has filled it.
+bool Sequencer::is_passing() const noexcept {
+  return std::ranges::any_of(queues_, [](const auto& entry) {
+    const LaunchQueue& queue = entry.second;
+    return queue.notify != nullptr && (queue.passing != 0 || (!queue.notified && !queue.grants.empty()));
+  });
 }
 
 // Takes the grants at the front of the queue that any thread may call.
@@ -504,7 +522,7 @@ void Sequencer::call(CollectiveSubmission& submission) noexcept {
 void Sequencer::abort(CommunicatorNumber communicator, const std::exception_ptr& cause) {
   change(communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
     end_from(among, among.oldest_sequence(), aborted(among, cause));
-    communicators_->resolve_ready(among, grants);
+    resolve(among, grants);
   });
 }
 
@@ -518,7 +536,7 @@ void Sequencer::leave(DeviceId device) {
                                                     among.name(), next - 1, device.to_string()),
                                         std::source_location());
                }));
-      communicators_->resolve_ready(among, grants);
+      resolve(among, grants);
     });
 }
 
@@ -532,7 +550,7 @@ void Sequencer::close(CommunicatorNumber communicator) {
   std::unique_ptr<CommunicatorSequence> extracted;  // destroyed with no lock held
   change(communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
     end_from(among, among.oldest_sequence(), aborted(among, cause));
-    communicators_->resolve_ready(among, grants);
+    resolve(among, grants);
     among.is_closed = true;
     remove_if_answered(among, extracted);
   });
@@ -554,7 +572,7 @@ bool Sequencer::refuses_all_of(CommunicatorNumber communicator, std::size_t rank
 void Sequencer::freeze() noexcept {
   std::unique_lock lock(mutex_);
   freeze_clock();
-  released_.wait(lock, [this] { return releasing_ == 0; });
+  passed_.wait(lock, [this] { return !is_passing(); });
 }
 
 // Under the lock.
@@ -562,21 +580,25 @@ void Sequencer::freeze_clock() noexcept {
   if (frozen_++ == 0) frozen_since_ = options_.now();
 }
 
-// The kept releases follow in their order, until one of them freezes again: that of a creation.
+// Releases the operations that have become free meanwhile. The kept releases follow in their order, until one of them
+// freezes again: that of a creation.
 void Sequencer::thaw() noexcept {
   for (;;) {
     std::unique_ptr<CommunicatorSequence> removed;
     std::unique_lock lock(mutex_);
     if (--frozen_ != 0) return;
     communicators_->postpone(options_.now() - frozen_since_);
-    if (kept_releases_.empty()) break;
+    CollectiveSubmissions grants;
+    communicators_->resolve_held(grants);
+    if (grants.empty() && kept_releases_.empty()) break;
+    enqueue(grants);
     freeze_clock();  // so that the leader's next release is kept, too, until these have been passed on
-    ++releasing_;
-    const CollectiveId next = kept_releases_.front();
-    kept_releases_.pop_front();
-    static_cast<void>(release_now(next, removed));  // false: it has been refused meanwhile
+    if (!kept_releases_.empty()) {
+      const CollectiveId next = kept_releases_.front();
+      kept_releases_.pop_front();
+      static_cast<void>(release_now(next, removed));  // false: it has been refused meanwhile
+    }
     drain_queues(lock);
-    if (--releasing_ == 0) released_.notify_all();
   }
   watchdog_.recheck();
 }
@@ -597,9 +619,9 @@ std::optional<Sequencer::Time> Sequencer::expire(Time now) {
   }
   const auto overdue = [&] {
     const std::lock_guard lock(mutex_);
-    return communicators_->overdue(now);
+    return frozen_ == 0 ? communicators_->overdue(now) : std::nullopt;
   };
-  // Terminates: time_out() resolves the operation, unless another thread has resolved it since.
+  // Terminates: time_out() resolves the operation, unless another thread has resolved it or frozen the sequencer since.
   while (const std::optional<CollectiveId> next = overdue()) time_out(*next);
   const std::optional<Time> explanation = explain_waits(now);
   const std::lock_guard lock(mutex_);
@@ -653,10 +675,10 @@ void Sequencer::time_out(const CollectiveId& overdue) {
   // User code, called with no lock held. So the operation may have been resolved when it returns.
   const auto activities = detail::activities_of(stall(overdue.communicator), options_.device_activity);
   change(overdue.communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
-    if (among.oldest() == nullptr || among.oldest_sequence() != overdue.sequence) return;
+    if (frozen_ != 0 || among.oldest() == nullptr || among.oldest_sequence() != overdue.sequence) return;
     end_from(among, among.oldest_sequence(),
              error([&] { return detail::overdue_error(*communicators_, among, activities); }));
-    communicators_->resolve_ready(among, grants);
+    resolve(among, grants);
   });
 }
 

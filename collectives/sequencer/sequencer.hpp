@@ -87,7 +87,7 @@ struct SequencerOptions {
 /// All launch queues of an operation are filled under one lock. Each queue is drained without the lock, by one thread
 /// at a time, which is a thread that filled it. So a launch may be called by any thread, and shortly after the submit()
 /// that released it has returned. Launches for a device's launch thread are an exception: see set_launch_thread(). All
-/// functions may be called by any thread, also by a launch, and block at most for a short lock.
+/// functions but freeze() may be called by any thread, also by a launch, and block at most for a short lock.
 class Sequencer {
  public:
   using Time = Watchdog::Time;
@@ -157,9 +157,11 @@ class Sequencer {
   std::optional<Time> expire(Time now);
 
   /// Stops the clock of the deadlines until thaw(), which postpones all pending deadlines by the time in between. For
-  /// the time in which ranks are prevented from submitting through no fault of their own. Releases of the leader are
-  /// kept until then: when this returns, all launches that it has released have been passed to their launch threads,
-  /// and there will be no others. May be nested. Blocks while a thread passes on a release of the leader.
+  /// the time in which ranks are prevented from submitting through no fault of their own. Until then only submit()
+  /// releases operations, and only those of its communicator: thaw() releases what the leader has released meanwhile,
+  /// and what was held back by operations that have been resolved. When this returns, the launch threads have been
+  /// notified of everything that was released before. Refusals are delivered at any time. May be nested. Blocks while a
+  /// thread calls `notify` of a launch thread, or other launches of its device.
   void freeze() noexcept;
   void thaw() noexcept;
 
@@ -212,6 +214,7 @@ class Sequencer {
     std::list<LaunchQueue*> list_node{this};
     std::shared_ptr<const std::function<void()>> notify;  // notifies the launch thread; null: there is none
     bool notified = false;                                // only drain_launches() drains the queue now
+    std::size_t passing = 0;  // threads that call its launches or `notify`, without the lock
   };
 
   /// Calls `change` with the communicator and an empty list of grants, under the lock. Then enqueues the grants and
@@ -219,6 +222,7 @@ class Sequencer {
   /// the communicator is closed.
   template <class Change>
   bool change(CommunicatorNumber communicator, const Change& change);
+  void resolve(detail::CommunicatorSequence& among, CollectiveSubmissions& grants) noexcept;
   void enqueue(CollectiveSubmissions& grants) noexcept;
   void drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept;
   [[nodiscard]] static CollectiveSubmissions take_for_any_thread(LaunchQueue& queue) noexcept;
@@ -250,6 +254,7 @@ class Sequencer {
   [[nodiscard]] bool release_now(const CollectiveId& operation,
                                  std::unique_ptr<detail::CommunicatorSequence>& removed) noexcept;
   void freeze_clock() noexcept;
+  [[nodiscard]] bool is_passing() const noexcept;
 
   const SequencerOptions options_;
   mutable detail::AdaptiveMutex mutex_;  // locked before those of the watchdog and the recorders
@@ -272,8 +277,7 @@ class Sequencer {
   std::size_t frozen_ = 0;  // calls of freeze() without thaw()
   Time frozen_since_{};
   std::deque<CollectiveId> kept_releases_;  // of the leader, in its order; empty unless frozen_ != 0
-  std::size_t releasing_ = 0;               // number of threads that pass on releases of the leader
-  std::condition_variable_any released_;    // releasing_ became 0
+  std::condition_variable_any passed_;      // is_passing() may have changed; not notified unless frozen_ != 0
   bool has_begun_ = false;                  // an operation has begun since the watchdog's last check
   Watchdog watchdog_;
 };

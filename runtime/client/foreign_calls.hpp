@@ -132,8 +132,8 @@ class ForeignCalls {
   }
   /// As call, for a function that may wait for running kernels, as a library does that loads code at its first use: it
   /// runs while no collective is half started on any device (see quiet), so that it cannot deadlock. Blocks until the
-  /// function has been called and destroyed, or the call has failed. Throws CallError WouldDeadlock on a device thread,
-  /// ServerError Graph in a capture, CollectiveError Timeout as quiet.
+  /// function has been called and destroyed, or the call has failed. The function must not create kept memory. Throws
+  /// CallError WouldDeadlock on a device thread, ServerError Graph in a capture, CollectiveError Timeout as quiet.
   template <class F, ForeignServer S = Server>
   void call_quiet(KernelArguments arguments, F&& function, Site site = Site::current()) const {
     require_no_device_thread("call_quiet", site);
@@ -164,9 +164,12 @@ class ForeignCalls {
   }
   /// Returns f(), called on this thread while no collective is half started on any device of the process: for calls
   /// that may wait for running kernels, such as the first use of a library, which loads code. Collectives that ranks
-  /// ask for meanwhile begin afterwards; so `f` must not wait for one. Blocks until those that have begun are launched
-  /// on all their devices. Throws CollectiveError Timeout if that takes a minute, CallError WouldDeadlock on a device
-  /// thread.
+  /// submit meanwhile begin afterwards, and communicators are not created. Those that end wait for `f`, up to a minute,
+  /// after a failure up to a second. So `f` must not wait for a collective, nor for another thread that creates kept
+  /// memory, and must not shut a device down; it may create kept memory itself, and call quiet. Blocks while a
+  /// communicator is created or destroyed, or code is loaded for one, then until the collectives that have begun are
+  /// launched on all their devices. Throws CollectiveError Timeout if the latter takes a minute, CallError
+  /// WouldDeadlock on a device thread.
   template <class F, ForeignServer S = Server>
   decltype(auto) quiet(F&& f, Site site = Site::current()) const {
     require_no_device_thread("quiet", site);

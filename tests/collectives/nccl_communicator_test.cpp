@@ -25,6 +25,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 using namespace cox;
@@ -57,6 +58,8 @@ test::FakeNccl& fresh_nccl() {
   fake.calls_until_failure = -1;
   fake.async_error = 0;
   fake.hold_creation = false;
+  fake.hold_abort = false;
+  fake.at_end = nullptr;
   return fake;
 }
 
@@ -64,7 +67,8 @@ test::FakeNccl& fresh_nccl() {
 class Bench {
  public:
   explicit Bench(
-      std::chrono::milliseconds timeout = 60s, const std::function<bool()>& lost = [] { return false; })
+      std::chrono::milliseconds timeout = 60s, const std::function<bool()>& lost = [] { return false; },
+      std::chrono::milliseconds leave_within = 10s)
       : fake(fresh_nccl()),
         nccl(std::make_shared<NcclCommunicator>(
             NcclDevices{.devices = CommunicationId({{0, 0}, {0, 1}, {0, 2}}),
@@ -73,29 +77,40 @@ class Bench {
                             [this] {
                               while (hold_opening) std::this_thread::yield();
                               if (opening_fails) throw std::runtime_error("no device to be had");
-                              return std::make_shared<Opened>(*this);
+                              return std::make_unique<Opened>(*this);
                             },
                         .quiesce = [this] { return quiet; },
-                        .try_quiesce =
-                            [this](std::chrono::milliseconds) {
-                              ++waiting;
-                              while (hold_quiescence) std::this_thread::yield();
-                              return quiet;
-                            },
+                        .try_quiesce = [this](std::chrono::milliseconds within) -> std::shared_ptr<void> {
+                          if (attempt) return attempt(within);
+                          ++waiting;
+                          while (hold_quiescence) std::this_thread::yield();
+                          if (!never_quiescent) return quiet;
+                          waited += within.count();
+                          return nullptr;
+                        },
                         .is_lost = lost,
                         .on_completed =
                             [this](std::size_t rank, std::span<const std::uint64_t> sequences) {
                               const std::lock_guard lock(begun);
                               for (const std::uint64_t sequence : sequences)
                                 ++operations[sequence - 1]->parts[rank].ended;
-                            }},
-            timeout)) {}
+                            },
+                        .leave_within = leave_within},
+            timeout)) {
+    const std::lock_guard lock(fake.mutex);
+    fake.at_end = [this](Kind) {
+      if (quiet.use_count() == 1) ++ended_unguarded;
+      ++ending;
+    };
+  }
   ~Bench() {
     end_all();
     nccl->close();
     nccl->abort(std::make_exception_ptr(std::runtime_error("the test is over")));
     static_cast<void>(wait_until_destroyed());
     while (nccl.use_count() > 1) std::this_thread::yield();  // its watch may be calling on_completed
+    const std::lock_guard lock(fake.mutex);
+    fake.at_end = nullptr;
   }
 
   bool create() {
@@ -230,6 +245,12 @@ class Bench {
   std::atomic<bool> hold_opening{false};
   std::atomic<bool> hold_quiescence{false};  // something is half launched
   std::atomic<int> waiting{0};               // how often NcclCommunicator has waited for the end of that
+  std::atomic<bool> never_quiescent{false};  // such a wait is in vain
+  std::function<std::shared_ptr<void>(std::chrono::milliseconds within)> attempt;  // replaces such waits; set at first
+  std::atomic<std::int64_t> waited{0};     // how long they were, in milliseconds
+  std::atomic<int> ending{0};              // calls of NCCL that destroy or abort
+  std::atomic<int> ended_unguarded{0};     // of those, while something may be half launched
+  std::atomic<std::thread::id> freeing{};  // the thread that has closed the devices
   std::atomic<bool> freed_in_quiescence{false};
   std::array<std::uint64_t, ranks> completed_before{};  // what the ranks know of their parts
   std::mutex begun;                                     // while operations are added, and ended by who gives up
@@ -241,6 +262,7 @@ class Bench {
     explicit Opened(Bench& bench) : bench_(bench) { ++bench_.opened; }
     ~Opened() override {
       bench_.freed_in_quiescence = bench_.quiet.use_count() > 1;
+      bench_.freeing = std::this_thread::get_id();
       --bench_.opened;
     }
     // Kernels that wait for other ranks end.
@@ -334,6 +356,235 @@ TEST_CASE("T1: communicators are destroyed or aborted, and memory is freed, only
   REQUIRE(bench.wait_until_destroyed());
   CHECK(bench.live() == 0);
   CHECK(bench.opened == 0);
+  CHECK(bench.freed_in_quiescence);
+  CHECK(bench.ending == ranks);
+  CHECK(bench.ended_unguarded == 0);
+}
+
+TEST_CASE("T1: without such a moment communicators are destroyed all the same, after a failure soon") {
+  Bench bench;
+  REQUIRE(bench.create());
+  bench.never_quiescent = true;
+  const bool is_aborted = GENERATE(false, true);
+  if (is_aborted)
+    bench.nccl->abort(std::make_exception_ptr(std::runtime_error("a rank has failed")));
+  else
+    bench.nccl->close();
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(bench.live() == 0);
+  CHECK(bench.opened == 0);
+  // For NCCL, and a second for the devices. The pauses in between count, too, but these waits return at once.
+  const auto expected = is_aborted ? 2s : NcclCommunicator::patience_with_launches + 1s;
+  CHECK(std::chrono::milliseconds(bench.waited) <= expected);
+  CHECK(std::chrono::milliseconds(bench.waited) >= expected / 2);
+}
+
+TEST_CASE("T1: an attempt to find such a moment holds up launches for a second at most") {
+  std::atomic<std::chrono::milliseconds> longest{0ms};
+  Bench bench;
+  bench.attempt = [&](std::chrono::milliseconds within) {
+    longest = std::max(longest.load(), within);
+    return nullptr;
+  };
+  REQUIRE(bench.create());
+  bench.nccl->close();
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(longest.load() == 1s);
+}
+
+TEST_CASE("T1: launches go on after such an attempt for as long as it has held them up") {
+  std::vector<std::pair<Time, Time>> attempts;  // begin and end
+  Bench bench;
+  bench.attempt = [&](std::chrono::milliseconds) -> std::shared_ptr<void> {
+    const Time begun = std::chrono::steady_clock::now();
+    const bool is_last = !attempts.empty();
+    while (!is_last && std::chrono::steady_clock::now() < begun + 20ms) std::this_thread::yield();
+    attempts.emplace_back(begun, std::chrono::steady_clock::now());
+    return is_last ? bench.quiet : nullptr;
+  };
+  REQUIRE(bench.create());
+  bench.nccl->close();
+  REQUIRE(bench.wait_until_destroyed());
+  REQUIRE(attempts.size() == 2);
+  CHECK(attempts[1].first - attempts[0].second >= 20ms);
+}
+
+TEST_CASE("T1: the devices are closed by a helper thread, whichever thread has used them last") {
+  Bench bench;
+  REQUIRE(bench.create());
+  std::shared_ptr<NcclDeviceResources> used = bench.nccl->opened();
+  const bool is_aborted = GENERATE(false, true);
+  if (is_aborted)
+    bench.nccl->abort(std::make_exception_ptr(std::runtime_error("a rank has failed")));
+  else
+    bench.nccl->close();
+  REQUIRE(becomes_true([&] { return bench.nccl->opened() == nullptr; }));
+  CHECK(bench.opened == 1);
+  used.reset();
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(bench.opened == 0);
+  CHECK(bench.freed_in_quiescence);
+  CHECK(bench.freeing.load() != std::this_thread::get_id());
+}
+
+TEST_CASE("T1: what a failed creation has made is aborted and freed while nothing is half launched") {
+  Bench bench;
+  const bool is_open = GENERATE(false, true);
+  const bool is_aborted = GENERATE(false, true);
+  if (is_open) REQUIRE(bench.open());
+  bench.hold_creation(true);
+  REQUIRE_FALSE(bench.nccl->created([] {}));
+  REQUIRE(becomes_true([&] { return bench.count(Kind::Create) == 1; }));
+  if (is_aborted) {
+    bench.nccl->abort(std::make_exception_ptr(std::runtime_error("changed my mind")));
+    CHECK(bench.quiet.use_count() == 1);  // NCCL may never return
+  }
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.calls_until_failure = 1;  // the ranks cannot meet
+    bench.fake.hold_creation = false;
+  }
+  REQUIRE(becomes_true([&] { return bench.nccl->broken() != nullptr && bench.count(Kind::Abort) == ranks; }));
+  bench.nccl->close();
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(bench.live() == 0);
+  CHECK(bench.opened == 0);
+  CHECK(bench.ending == ranks);
+  CHECK(bench.ended_unguarded == 0);
+  CHECK(bench.freed_in_quiescence);
+  CHECK(bench.quiet.use_count() == 1);
+}
+
+TEST_CASE("T1: an abort opens nothing while NCCL aborts what a failed creation has made, unless NCCL does not return") {
+  Bench bench;
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.calls_until_failure = 3;  // the ranks cannot meet
+    bench.fake.hold_abort = true;
+  }
+  REQUIRE_FALSE(bench.nccl->created([] {}));
+  REQUIRE(becomes_true([&] { return bench.ending == 1; }));
+  bench.nccl->abort(std::make_exception_ptr(std::runtime_error("changed my mind")));
+  CHECK(bench.quiet.use_count() > 1);
+  static_cast<void>(bench.nccl->check_deadlines(std::chrono::steady_clock::now() + 61s));
+  CHECK(bench.quiet.use_count() == 1);
+  CHECK(bench.wait_until_destroyed());  // a device can be shut down
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.hold_abort = false;
+  }
+  REQUIRE(becomes_true([&] { return bench.opened == 0; }));
+  CHECK(bench.live() == 0);
+  CHECK(bench.freed_in_quiescence);
+}
+
+TEST_CASE("Other communicators do not wait for NCCL that does not abort what a failed creation has made") {
+  Bench bench(60s, [] { return false; }, 20ms);
+  const bool is_overdue = GENERATE(false, true);
+  bench.hold_creation(true);
+  REQUIRE_FALSE(bench.nccl->created([] {}));
+  REQUIRE(becomes_true([&] { return bench.count(Kind::Create) == 1; }));
+  if (is_overdue) static_cast<void>(bench.nccl->check_deadlines(std::chrono::steady_clock::now() + 61s));
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.calls_until_failure = 1;  // the ranks cannot meet
+    bench.fake.hold_abort = true;
+    bench.fake.hold_creation = false;
+  }
+  REQUIRE(becomes_true([&] { return bench.ending == 1; }));
+  CHECK(becomes_true([&] { return bench.quiet.use_count() == 1; }));
+  CHECK((bench.nccl->broken() != nullptr) == is_overdue);  // the creation has not ended
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.hold_abort = false;
+  }
+  REQUIRE(becomes_true([&] { return bench.opened == 0; }));
+  CHECK(bench.live() == 0);
+  CHECK(bench.freed_in_quiescence);
+}
+
+TEST_CASE("An abort while a closed communicator waits to be destroyed aborts it") {
+  Bench bench;
+  REQUIRE(bench.create());
+  bench.hold_quiescence = true;
+  bench.nccl->close();
+  REQUIRE(becomes_true([&] { return bench.waiting == 1; }));
+  bench.nccl->abort(std::make_exception_ptr(std::runtime_error("a rank has failed")));
+  const bool is_in_vain = GENERATE(false, true);
+  bench.never_quiescent = is_in_vain;
+  bench.hold_quiescence = false;
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(bench.count(Kind::Abort) == ranks);
+  CHECK(bench.count(Kind::Destroy) == 0);
+  CHECK(bench.given_up == 1);
+  CHECK((bench.ended_unguarded == 0) != is_in_vain);
+  // After the abort a second for NCCL, and one for the devices, with pauses.
+  CHECK(bench.waited <= (is_in_vain ? 2100 : 0));
+  CHECK(bench.waited >= (is_in_vain ? 1100 : 0));
+}
+
+TEST_CASE("T14: NCCL is not called any more after a GPU fault while a communicator that ends waits for a launch") {
+  std::atomic<bool> lost{false};
+  Bench bench(60s, [&] { return lost.load(); });
+  REQUIRE(bench.create());
+  const bool is_aborted = GENERATE(false, true);
+  const Kind end = is_aborted ? Kind::Abort : Kind::Destroy;
+  const std::size_t ended = is_aborted ? 2 : 1;  // aborted at the same time, destroyed one after the other
+  {
+    const NcclCommunicator::LaunchLock launching = bench.nccl->begin_launch(1);
+    if (is_aborted)
+      bench.nccl->abort(std::make_exception_ptr(std::runtime_error("a rank has failed")));
+    else
+      bench.nccl->close();
+    REQUIRE(becomes_true([&] { return bench.count(end) == ended; }));
+    lost = true;
+  }
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(bench.count(end) == ended);
+  CHECK(bench.opened == 0);
+  CHECK_THROWS(bench.nccl->begin_launch(1));
+  const std::lock_guard lock(bench.fake.mutex);
+  bench.fake.live = 0;  // they are lost with the GPUs
+}
+
+TEST_CASE("T14: NCCL is not called any more after a GPU fault while a communicator waits to be destroyed or aborted") {
+  std::atomic<bool> lost{false};
+  Bench bench(60s, [&] { return lost.load(); });
+  REQUIRE(bench.create());
+  bench.hold_quiescence = true;
+  bench.never_quiescent = GENERATE(false, true);
+  if (GENERATE(false, true))
+    bench.nccl->abort(std::make_exception_ptr(std::runtime_error("a rank has failed")));
+  else
+    bench.nccl->close();
+  REQUIRE(becomes_true([&] { return bench.waiting == 1; }));
+  lost = true;
+  bench.hold_quiescence = false;
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(bench.count(Kind::Abort) + bench.count(Kind::Destroy) == 0);
+  CHECK(bench.given_up >= 1);
+  CHECK(bench.opened == 0);
+  CHECK(bench.waited <= 100);
+  const std::lock_guard lock(bench.fake.mutex);
+  bench.fake.live = 0;  // they are lost with the GPUs
+}
+
+TEST_CASE("Other communicators do not wait for NCCL that does not return from an abort") {
+  Bench bench(60s, [] { return false; }, 20ms);
+  REQUIRE(bench.create());
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.hold_abort = true;
+  }
+  bench.nccl->abort(std::make_exception_ptr(std::runtime_error("a rank has failed")));
+  REQUIRE(becomes_true([&] { return bench.ending == ranks; }));  // not all need have begun in time
+  CHECK(becomes_true([&] { return bench.quiet.use_count() == 1; }));
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    bench.fake.hold_abort = false;
+  }
+  REQUIRE(bench.wait_until_destroyed());
+  CHECK(bench.live() == 0);
   CHECK(bench.freed_in_quiescence);
 }
 

@@ -221,7 +221,6 @@ struct TwoProcesses final : NcclExchange {
                               marked.push_back(device);
                             },
                         .ended = [](CommunicatorNumber, std::size_t, std::uint64_t) {},
-                        .leave_within = leave_within,
                         .cannot_leave =
                             [this](const std::string& text) {
                               cannot_leave.set_value(text);
@@ -230,12 +229,18 @@ struct TwoProcesses final : NcclExchange {
                             }};
     return {.devices = world.communicator.devices,
             .ordinals = {0},
-            .open = [] { return std::make_shared<Opened>(); },
+            .open = [] { return std::make_unique<Opened>(); },
             .quiesce = [] { return std::make_shared<int>(); },
-            .try_quiesce = [](std::chrono::milliseconds) { return std::make_shared<int>(); },
+            .try_quiesce =
+                [this](std::chrono::milliseconds) {
+                  ++waiting;
+                  while (hold_quiescence) std::this_thread::yield();
+                  return std::make_shared<int>();
+                },
             .is_lost = [this] { return has_fault.load(); },
             .on_completed = [](std::size_t, std::span<const std::uint64_t>) {},
-            .world = std::move(world)};
+            .world = std::move(world),
+            .leave_within = leave_within};
   }
   std::shared_ptr<NcclCommunicator> begin() {
     auto made = NcclCommunicator::find_or_create(CommunicatorNumber{77}, devices(), 60s);
@@ -256,6 +261,8 @@ struct TwoProcesses final : NcclExchange {
   std::atomic<bool> holds_refusals{false};
   std::atomic<bool> has_fault{false};
   std::atomic<int> marks{0};
+  std::atomic<int> waiting{0};  // how often a moment was waited for in which nothing is half launched
+  std::atomic<bool> hold_quiescence{false};
   std::mutex mutex;
   std::vector<DeviceId> marked;
   bool notes_at_once = true;
@@ -380,6 +387,36 @@ TEST_CASE("A process that leaves its world launches nothing more on idle communi
   {
     const std::lock_guard lock(world.fake.mutex);
     CHECK(world.fake.count(Kind::Destroy) == 1);
+  }
+  other.abort();
+  CHECK(live(world.fake) == 0);
+}
+
+TEST_CASE("L14: a communicator that lost its world while a rank was launching is aborted, not destroyed") {
+  TwoProcesses world;
+  world.notes_at_once = false;
+  const auto nccl = world.begin();
+  NcclCreation other = creation_of({1}, 2);
+  other.create(world.id_shared.get_future().get());
+  world.created.get_future().get();
+  NcclCommunicator::lose_world(gone(), true);  // it is idle: a rank has launched, but not added its launch
+  world.hold_quiescence = true;                // that launch is counted
+  nccl->close();
+  while (world.waiting == 0) std::this_thread::yield();
+  CHECK_THROWS(nccl->add(nccl->lane(), 0, {}, 0));
+  nccl->abort(gone());
+  world.hold_quiescence = false;
+  CHECK_FALSE(nccl->wait_until_destroyed(std::chrono::steady_clock::now() + 20ms));  // it is not noted
+  {
+    const std::lock_guard lock(world.mutex);
+    REQUIRE(world.kept.size() == 1);
+    world.kept.front()();
+  }
+  CHECK(wait_until_destroyed(*nccl));
+  {
+    const std::lock_guard lock(world.fake.mutex);
+    CHECK(world.fake.count(Kind::Destroy) == 0);
+    CHECK(world.fake.count(Kind::Abort) == 2);  // with its parent
   }
   other.abort();
   CHECK(live(world.fake) == 0);

@@ -186,6 +186,11 @@ int end(ncclComm* comm, FakeNccl::Kind kind, const char* function) {
     const std::lock_guard lock(state().mutex);
     return state().hold_abort;
   };
+  const auto at_end = [] {
+    const std::lock_guard lock(state().mutex);
+    return state().at_end;
+  }();
+  if (at_end) at_end(kind);
   while (kind == FakeNccl::Kind::Abort && held()) std::this_thread::yield();
   const std::lock_guard lock(state().mutex);
   if (!is_open(comm, function)) return invalid_argument;

@@ -64,7 +64,9 @@ struct FakeNccl {
   int async_error = 0;              ///< What communicators tell when they are asked: an ncclResult_t.
   bool hold_creation = false;       ///< ncclCommInitAll does not return as long as this is so.
   bool hold_abort = false;          ///< ncclCommAbort does not return as long as this is so.
-  std::vector<std::string> names;   ///< commName of the communicators that were initialised by rank
+  /// Called when ncclCommDestroy or ncclCommAbort begins. Without the lock.
+  std::function<void(Kind)> at_end;
+  std::vector<std::string> names;  ///< commName of the communicators that were initialised by rank
 
   [[nodiscard]] std::size_t count(Kind kind) const {
     std::size_t found = 0;

@@ -54,7 +54,7 @@ NcclDevices nccl_devices(const std::shared_ptr<Communicator>& among, const std::
   }
   return {.devices = devices,
           .ordinals = ordinals,
-          .open = [devices, ordinals] { return std::make_shared<CudaNcclResources>(devices, ordinals); },
+          .open = [devices, ordinals] { return std::make_unique<CudaNcclResources>(devices, ordinals); },
           .quiesce = [] { return LaunchGate::of_process().quiesce(LaunchGate::Purpose::Create); },
           .try_quiesce = [](std::chrono::milliseconds within) { return LaunchGate::of_process().try_quiesce(within); },
           .is_lost = gpu_faulted,

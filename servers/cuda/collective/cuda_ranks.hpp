@@ -55,7 +55,7 @@ class CudaRanks {
 
  private:
   static constexpr std::chrono::seconds patience{2};
-  static constexpr std::chrono::seconds patience_with_nccl{30};
+  static constexpr std::chrono::seconds patience_with_nccl = NcclCommunicator::patience_with_end;
 
   void note(const StreamPosition& position, const StreamPositions& waits);
   template <class Visit>

@@ -21,7 +21,7 @@ class CudaNcclResources final : public NcclDeviceResources {
   /// `ordinals`: of the devices of this process, by rank. Blocks while contexts are opened. Throws CudaError,
   /// std::bad_alloc.
   CudaNcclResources(const CommunicationId& devices, const std::vector<int>& ordinals);
-  /// Precondition: all launched work has completed.
+  /// Precondition: all launched work has completed. May wait for running kernels of any communicator (T1).
   ~CudaNcclResources() override;
 
   void abort() noexcept override {

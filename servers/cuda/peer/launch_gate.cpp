@@ -3,6 +3,7 @@
 #include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <source_location>
 #include <utility>
@@ -64,6 +65,7 @@ void LaunchGate::count_down() noexcept {
 
 std::shared_ptr<void> LaunchGate::quiesce(Purpose purpose) {
   std::unique_lock lock(mutex_);
+  if (holds_for_foreign(std::this_thread::get_id())) purpose = Purpose::Foreign;
   changed_.wait(lock, [&] { return can_close(purpose); });
   std::shared_ptr<void> held = close(purpose, lock);
   const bool quiescent = changed_.wait_for(lock, patience, [this] { return is_quiescent(); });
@@ -76,33 +78,42 @@ std::shared_ptr<void> LaunchGate::quiesce(Purpose purpose) {
       std::source_location());
 }
 
-std::shared_ptr<void> LaunchGate::try_quiesce(std::chrono::milliseconds within) {
+std::shared_ptr<void> LaunchGate::try_quiesce(std::chrono::milliseconds within, Purpose purpose) {
   const auto deadline = std::chrono::steady_clock::now() + within;
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_until(lock, deadline, [this] { return can_close(Purpose::Wait); })) return nullptr;
-  std::shared_ptr<void> held = close(Purpose::Wait, lock);
+  if (holds_for_foreign(std::this_thread::get_id())) purpose = Purpose::Foreign;
+  if (!changed_.wait_until(lock, deadline, [&] { return can_close(purpose); })) return nullptr;
+  std::shared_ptr<void> held = close(purpose, lock);
   const bool quiescent = changed_.wait_until(lock, deadline, [this] { return is_quiescent(); });
   lock.unlock();
   return quiescent ? held : nullptr;
 }
 
+bool LaunchGate::holds_for_foreign(std::thread::id thread) const noexcept {
+  return std::ranges::find(foreign_, thread) != foreign_.end();
+}
+
 // The returned object opens the gate.
 std::shared_ptr<void> LaunchGate::close(Purpose purpose, std::unique_lock<std::mutex>& lock) {
+  const std::thread::id foreign = purpose == Purpose::Foreign ? std::this_thread::get_id() : std::thread::id();
+  if (purpose == Purpose::Foreign) foreign_.push_back(foreign);
   closed_.fetch_add(1, std::memory_order_seq_cst);
   purpose_ = purpose;
   lock.unlock();
-  // Without the lock: it waits for a thread that passes on a release of the leader of the world, which may leave here.
+  // Without the lock: it waits for threads that pass on what was released, which may leave here.
   Communicators::of_process().sequencer().freeze();
-  std::shared_ptr<void> held(this, [](LaunchGate* gate) { gate->open(); });
+  std::shared_ptr<void> held(this, [foreign](LaunchGate* gate) { gate->open(foreign); });
   lock.lock();
   return held;
 }
 
-void LaunchGate::open() noexcept {
+// `foreign`: the thread that held it for foreign code.
+void LaunchGate::open(std::thread::id foreign) noexcept {
   Communicators::of_process().sequencer().thaw();
   std::vector<UniqueFunction<void()>> may_enter;
   {
     const std::lock_guard lock(mutex_);
+    if (const auto at = std::ranges::find(foreign_, foreign); at != foreign_.end()) foreign_.erase(at);
     if (closed_.fetch_sub(1, std::memory_order_seq_cst) == 1) may_enter.swap(waiting_);
     changed_.notify_all();
   }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace cox::detail {
@@ -17,9 +18,9 @@ namespace cox::detail {
 /// Keeps two things in the process from overlapping, which could deadlock (T1): collectives that have been launched on
 /// some of their devices but not on all, and calls that may wait for running kernels, perhaps while holding a driver
 /// lock. Such calls create or destroy a communicator, or load code. While a caller holds the object that quiesce()
-/// returned, no rank submits an operation, no release of the leader of the world is passed on (Sequencer::freeze), and
-/// no deadline of the sequencer expires. Operations that were released before are launched on all their devices first.
-/// Any thread.
+/// returned, no rank submits an operation, the sequencer releases none for any other reason, such as an abort or a
+/// release of the leader of the world, and no deadline of the sequencer expires (Sequencer::freeze). Operations that
+/// were released before are launched on all their devices first. Any thread.
 class LaunchGate {
  public:
   /// The gate of the process. Never destroyed.
@@ -32,9 +33,9 @@ class LaunchGate {
   /// gate opens. Throws std::bad_alloc.
   [[nodiscard]] bool try_enter(UniqueFunction<void()> then);
   void leave() noexcept { count_down(); }
-  /// Counts a part that has been released, or a device that was notified of launches. The caller has entered the gate
-  /// or is counted by it, or passes on a release of the leader, for which Sequencer::freeze waits, unless it notifies
-  /// of operations that an abort has refused: these launch nothing.
+  /// Counts a part that has been released, or a device that was notified of launches. The sequencer calls this while it
+  /// passes a release on, for which Sequencer::freeze waits; while it is frozen, the caller has entered the gate or is
+  /// counted by it, unless it notifies of operations that are refused, which launch nothing.
   void add_launch() noexcept { count_up(); }
   /// Ends one add_launch(): the part has been launched or never will be, or the device has drained the launches that it
   /// was notified of.
@@ -46,13 +47,15 @@ class LaunchGate {
   /// library, such as that of several ranks, which may wait for each other.
   enum class Purpose : std::uint8_t { Create, Wait, Foreign };
 
-  /// Closes the gate for as long as the returned object exists. Blocks while it is held for another purpose, then until
-  /// all released operations have been launched. Not on a device thread, since device threads launch them. Throws
-  /// CollectiveError Timeout if the latter takes a minute; then the gate is not closed by this call.
+  /// Closes the gate for as long as the returned object exists. Blocks while it is held for another purpose, which may
+  /// take any time, then until all released operations have been launched. Not on a device thread, since device threads
+  /// launch them. Throws CollectiveError Timeout if the latter takes a minute; then the gate is not closed by this
+  /// call. A thread that holds it for Foreign does not block, and holds it once more for that purpose: foreign code may
+  /// call what may wait for kernels.
   [[nodiscard]] std::shared_ptr<void> quiesce(Purpose purpose);
-  /// The same for calls that may wait, but returns null if both together take longer than `within`. May throw
-  /// std::bad_alloc.
-  [[nodiscard]] std::shared_ptr<void> try_quiesce(std::chrono::milliseconds within);
+  /// The same, but returns null if both together take longer than `within`; Sequencer::freeze(), which is called in
+  /// between, has no time limit. May throw std::bad_alloc.
+  [[nodiscard]] std::shared_ptr<void> try_quiesce(std::chrono::milliseconds within, Purpose purpose = Purpose::Wait);
 
  private:
   // How many ranks and parts have entered and left, counted by the threads that share this slot. All device threads
@@ -69,14 +72,16 @@ class LaunchGate {
   [[nodiscard]] bool can_close(Purpose purpose) const noexcept {
     return closed_ == 0 || (purpose == purpose_ && purpose != Purpose::Create);
   }
+  [[nodiscard]] bool holds_for_foreign(std::thread::id thread) const noexcept;
   [[nodiscard]] std::shared_ptr<void> close(Purpose purpose, std::unique_lock<std::mutex>& lock);
-  void open() noexcept;
+  void open(std::thread::id foreign) noexcept;
 
   // A thread that enters counts up, then reads closed_; a thread that closes the gate writes closed_, then reads the
   // counts. All of these are seq_cst and thus in one order for all threads, so at least one of the two sees the other.
   std::array<Count, 16> counts_{};
-  std::atomic<std::size_t> closed_{0};  // number of callers that hold it closed; written with mutex_ held
-  Purpose purpose_{};                   // guarded by mutex_: of those callers
+  std::atomic<std::size_t> closed_{0};    // number of callers that hold it closed; written with mutex_ held
+  Purpose purpose_{};                     // guarded by mutex_: of those callers
+  std::vector<std::thread::id> foreign_;  // guarded by mutex_: the threads of those callers, if it is Foreign
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<UniqueFunction<void()>> waiting_;  // guarded by mutex_

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <latch>
 #include <memory>
 #include <thread>
@@ -125,8 +126,28 @@ TEST_CASE("A kept release of an operation that is lost meanwhile launches nothin
   CHECK(world.operations[0].times() == 1);
 }
 
+TEST_CASE("T1: a local operation that waits for a lost one is released when the sequencer is not frozen any more") {
+  World world;
+  const CommunicatorNumber local = world.sequencer.open(CommunicationId({world_device(0)}), 1h);
+  world.submit(world.all, world.operations[0]);
+  static_cast<void>(world.sequencer.submit(
+      local, 0, {.requests = {of_count(1)}, .dependencies = {{world.all, 1}}, .launch = world.operations[1].launch()}));
+  world.sequencer.freeze();
+  const auto lost = std::make_exception_ptr(
+      CollectiveError(CollectiveError::Kind::WorldGone, "the world is over", std::source_location()));
+  SECTION("the world") { world.sequencer.lose_world(lost); }
+  SECTION("the communicator") { world.sequencer.end(world.order.opened[0].communicator, {}, lost); }
+  SECTION("the operation") { world.sequencer.refuse({world.all, 1}, lost); }
+  CHECK(world.operations[0].refusal() == CollectiveError::Kind::WorldGone);
+  CHECK(world.operations[1].times() == 0);
+  world.sequencer.thaw();
+  REQUIRE(world.operations[1].times() == 1);
+  CHECK_FALSE(world.operations[1].refusal());
+}
+
 TEST_CASE("freeze() returns when a release that is passed on has been passed on") {
   World world;
+  world.sequencer.set_launch_thread(world_device(0), [] {});
   std::latch launching(1);
   std::latch go_on(1);
   std::atomic<bool> launched = false;
@@ -139,15 +160,15 @@ TEST_CASE("freeze() returns when a release that is passed on has been passed on"
   std::atomic<bool> was_right = false;
   std::thread leader([&] { was_right = world.sequencer.release({world.all, 1}); });
   launching.wait();
-  std::atomic<bool> had_launched = false;
-  std::thread freezing([&] {
+  auto freezing = std::async(std::launch::async, [&] {
     world.sequencer.freeze();
-    had_launched = launched.load();
+    const bool had_launched = launched;
     world.sequencer.thaw();
+    return had_launched;
   });
+  CHECK(freezing.wait_for(50ms) == std::future_status::timeout);
   go_on.count_down();
   leader.join();
-  freezing.join();
   CHECK(was_right);
-  CHECK(had_launched);
+  CHECK(freezing.get());
 }

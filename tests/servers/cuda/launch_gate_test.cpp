@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -44,12 +45,14 @@ TEST_CASE("T2: who creates communicators does it alone, and whoever waits for ke
   LaunchGate gate;
   const auto [first, second] =
       GENERATE(std::pair{Purpose::Create, Purpose::Create}, std::pair{Purpose::Create, Purpose::Wait},
-               std::pair{Purpose::Wait, Purpose::Create}, std::pair{Purpose::Wait, Purpose::Foreign},
+               std::pair{Purpose::Create, Purpose::Foreign}, std::pair{Purpose::Wait, Purpose::Create},
+               std::pair{Purpose::Wait, Purpose::Foreign}, std::pair{Purpose::Foreign, Purpose::Create},
                std::pair{Purpose::Foreign, Purpose::Wait});
   auto quiet = gate.quiesce(first);
   int told = 0;
   CHECK_FALSE(gate.try_enter([&] { ++told; }));
-  if (first != Purpose::Wait) CHECK(gate.try_quiesce(1ms) == nullptr);
+  const auto try_second = [&gate, purpose = second] { return gate.try_quiesce(1ms, purpose); };
+  CHECK(std::async(std::launch::async, try_second).get() == nullptr);
   std::atomic<bool> released{false};
   std::atomic<bool> was_released{false};
   std::thread next([&, purpose = second] {
@@ -63,6 +66,43 @@ TEST_CASE("T2: who creates communicators does it alone, and whoever waits for ke
   CHECK(was_released);
   CHECK(told == 1);
   CHECK(gate.try_quiesce(1ms) != nullptr);
+}
+
+TEST_CASE("Callers with the same purpose hold it closed together, unless they create communicators") {
+  using Purpose = LaunchGate::Purpose;
+  LaunchGate gate;
+  const Purpose purpose = GENERATE(Purpose::Wait, Purpose::Foreign);
+  int told = 0;
+  auto quiet = gate.quiesce(purpose);
+  auto of_other_thread = std::async(std::launch::async, [&] { return gate.quiesce(purpose); }).get();
+  quiet.reset();
+  CHECK_FALSE(gate.try_enter([&] { ++told; }));
+  of_other_thread.reset();
+  CHECK(told == 1);
+}
+
+TEST_CASE("Foreign code that runs while the gate is closed can call what may wait for kernels, on its thread") {
+  using namespace std::chrono_literals;
+  using Purpose = LaunchGate::Purpose;
+  LaunchGate gate;
+  auto foreign = gate.quiesce(Purpose::Foreign);
+  int told = 0;
+  CHECK_FALSE(gate.try_enter([&] { ++told; }));
+  auto nested = gate.quiesce(Purpose::Wait);
+  const auto other_thread = [&](Purpose purpose) {
+    return std::async(std::launch::async, [&gate, purpose] { return gate.try_quiesce(1ms, purpose); }).get();
+  };
+  CHECK(other_thread(Purpose::Wait) == nullptr);  // it still excludes the others
+  CHECK(other_thread(Purpose::Foreign) != nullptr);
+  if (GENERATE(false, true)) std::swap(foreign, nested);
+  nested.reset();
+  CHECK(other_thread(Purpose::Wait) == nullptr);
+  CHECK(told == 0);
+  foreign.reset();
+  CHECK(told == 1);
+  CHECK(other_thread(Purpose::Wait) != nullptr);
+  auto wait = gate.quiesce(Purpose::Wait);  // it is forgotten that this thread held it
+  CHECK(other_thread(Purpose::Wait) != nullptr);
 }
 
 TEST_CASE("T1: without patience for what was released it stays open") {
