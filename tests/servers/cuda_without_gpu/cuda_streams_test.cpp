@@ -65,7 +65,8 @@ class Streams {
 
  public:
   std::shared_ptr<CudaEvents> events = std::make_shared<CudaEvents>(context_, poller_, CudaEvents::Timing::Off);
-  CudaStreams streams{FakeGpus::device(0), events, std::make_shared<PostQueue>(FakeGpus::device(0), [] {}), {}};
+  CudaStreams streams{
+      FakeGpus::device(0), events, std::make_shared<PostQueue>(FakeGpus::device(0), [] {}), {.launches_at_a_time = 1}};
 };
 
 }  // namespace
@@ -89,7 +90,7 @@ TEST_CASE("A stream waits for the work that it was told to, whatever its earlier
       }));
       if (later == nullptr) later = device.events->record(device.held());
     });
-    gpus.fake.refusal = CUDA_ERROR_OUT_OF_MEMORY;  // what becomes of the launch does not matter
+    gpus.fake.refusal = CUDA_ERROR_OUT_OF_MEMORY;  // the launch fails, which does not matter here
     native.add_launch({}, [](const LaunchBatch::Outcome&) {});
     device.streams.submit(*waiting, {work}, {}, nothing);
     native.set_flush_callback({});
