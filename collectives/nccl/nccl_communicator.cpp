@@ -359,7 +359,7 @@ void NcclCommunicator::free_devices(NcclDeviceResources* devices) noexcept {
   devices_held_ = false;
   changed_.notify_all();
   quiesced.swap(quiesced_);
-  const bool has_failed = aborted_ || state_ == State::Dismantling;  // dismantle() has had more patience, in vain
+  const bool has_failed = aborted_;
   try {
     start_helper("cox-nccl-free", [this, devices, quiesced, has_failed]() mutable {
       if (quiesced == nullptr) quiesced = quiesce_to_end(has_failed);

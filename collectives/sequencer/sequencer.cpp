@@ -575,6 +575,11 @@ void Sequencer::freeze() noexcept {
   passed_.wait(lock, [this] { return !is_passing(); });
 }
 
+void Sequencer::wait_for_notifications() noexcept {
+  std::unique_lock lock(mutex_);
+  passed_.wait(lock, [this] { return !is_passing(); });
+}
+
 // Under the lock.
 void Sequencer::freeze_clock() noexcept {
   if (frozen_++ == 0) frozen_since_ = options_.now();

@@ -164,6 +164,8 @@ class Sequencer {
   /// thread calls `notify` of a launch thread, or other launches of its device.
   void freeze() noexcept;
   void thaw() noexcept;
+  /// As the end of freeze(), for what was submitted since then. Precondition: it is frozen.
+  void wait_for_notifications() noexcept;
 
   // Worlds. A process joins one world at most, before it opens a communicator with devices of other processes.
 

@@ -92,6 +92,10 @@ class DeviceBase : public WaitNode, public ThreadContext {
     return true;
   }
 
+  void dispatch_now(PostQueue& posts) noexcept final {
+    inline_calls_.run([&] { posts.dispatch(); });
+  }
+
   const DeviceThreadOptions options_;
   ServiceTable services_;
   alignas(cache_line) TaskCounters counters_;

@@ -3,11 +3,13 @@
 namespace cox {
 
 void InlineCalls::run_deferred() {
+  runs_deferred_ = true;
   while (!deferred_.empty()) {
     const auto next = std::move(deferred_.front());
     deferred_.pop_front();
     next->call();
   }
+  runs_deferred_ = false;
 }
 
 }  // namespace cox

@@ -15,14 +15,21 @@ class InlineCalls {
   /// While an object of this class exists, calls belong to a new, inner exclusive.
   class Level {
    public:
-    explicit Level(InlineCalls& calls) noexcept : calls_(calls), outer_(std::exchange(calls.in_task_, false)) {}
-    ~Level() { calls_.in_task_ = outer_; }
+    explicit Level(InlineCalls& calls) noexcept
+        : calls_(calls),
+          outer_task_(std::exchange(calls.in_task_, false)),
+          outer_deferred_(std::exchange(calls.runs_deferred_, false)) {}
+    ~Level() {
+      calls_.in_task_ = outer_task_;
+      calls_.runs_deferred_ = outer_deferred_;
+    }
     Level(const Level&) = delete;
     Level& operator=(const Level&) = delete;
 
    private:
     InlineCalls& calls_;
-    bool outer_;
+    bool outer_task_;
+    bool outer_deferred_;
   };
 
   /// Whether a task of this level is on the stack.
@@ -63,7 +70,7 @@ class InlineCalls {
     bool outer;
     ~Drain() {
       calls.in_task_ = outer;
-      if (!outer && !calls.deferred_.empty()) calls.run_deferred();
+      if (!outer && !calls.runs_deferred_ && !calls.deferred_.empty()) calls.run_deferred();
     }
   };
 
@@ -71,6 +78,7 @@ class InlineCalls {
 
   std::deque<std::unique_ptr<DeferredBase>> deferred_;
   bool in_task_ = false;
+  bool runs_deferred_ = false;  // run_deferred() is on the stack, and will also run what is deferred now
 };
 
 }  // namespace cox

@@ -15,7 +15,7 @@ namespace cox {
 
 void ThreadContext::dispatch_posts() noexcept {
   for (std::size_t i = 0; i < posts_.size(); ++i) {  // one queue may attach another while it is dispatched
-    if (const std::shared_ptr<PostQueue> posts = posts_[i].lock()) posts->dispatch();
+    if (const std::shared_ptr<PostQueue> posts = posts_[i].lock()) dispatch_now(*posts);
   }
 }
 

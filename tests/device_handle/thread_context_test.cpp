@@ -9,6 +9,7 @@
 #include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/device_handle/service/thread_context.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -169,4 +170,25 @@ TEST_CASE("A thread that waits inside exclusive answers what was posted to its s
   });
   handle.submit_blocking([](Hooked&) {});
   CHECK(made == 1);
+}
+
+TEST_CASE("What is posted by what a thread answers inside exclusive is answered after it, however often") {
+  const TestDevice device;
+  auto handle = cox::DeviceHandle<Hooked>::get(device);
+  int left = 100'000;
+  int depth = 0;
+  int deepest = 0;
+  std::shared_ptr<cox::PostQueue> posts;
+  posts = std::make_shared<cox::PostQueue>(handle.device_id(), [&] {
+    deepest = std::max(deepest, ++depth);
+    if (--left > 0) posts->notify();
+    --depth;
+  });
+  handle.submit_blocking([&](Hooked& service) { posts->attach(service.thread); });
+  handle.exclusive([&] {
+    cox::ThreadContext::current()->dispatch_posts();
+    CHECK(left == 0);
+  });
+  CHECK(deepest == 1);
+  handle.submit_blocking([&](Hooked&) { posts->close(); });
 }

@@ -133,6 +133,7 @@ void CommunicationStream::launch_kernels(const Launch& launched) {
   StreamQueue& queue = stream_->queue();
   NativeStream& native = queue.native();
   unlaunched_.reserve(unlaunched_.size() + 1);
+  noted_.reserve(1);  // note_launched() takes it for `unlaunched_`, if kernels are given to the driver below
   const auto note = [&launch](const LaunchBatch::Outcome& outcome) {
     if (launch.result == CUDA_SUCCESS) launch.result = outcome.result;
   };

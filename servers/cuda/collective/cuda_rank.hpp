@@ -10,9 +10,9 @@
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/communication/pending_collectives.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
-#include <coxswain/runtime/memory/pending_positions.hpp>
 #include <coxswain/runtime/memory/stream_position.hpp>
 #include <coxswain/servers/cuda/collective/completion_order.hpp>
+#include <coxswain/servers/cuda/collective/waits_of_unissued.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>

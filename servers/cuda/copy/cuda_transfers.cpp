@@ -133,9 +133,8 @@ void CudaTransfers::end(StreamSlot slot, std::shared_ptr<CudaEvent> event) noexc
 }
 
 void CudaTransfers::abandon() noexcept {
-  for (Waiting& waiting : waiting_)
+  for (auto left = std::exchange(waiting_, {}); Waiting & waiting : left)
     waiting.task.on_completed(waiting.task, gpu_fault_error(std::source_location::current()), nullptr);
-  waiting_.clear();
 }
 
 }  // namespace cox::detail

@@ -68,7 +68,7 @@ std::shared_ptr<void> LaunchGate::quiesce(Purpose purpose) {
   if (holds_for_foreign(std::this_thread::get_id())) purpose = Purpose::Foreign;
   changed_.wait(lock, [&] { return can_close(purpose); });
   std::shared_ptr<void> held = close(purpose, lock);
-  const bool quiescent = changed_.wait_for(lock, patience, [this] { return is_quiescent(); });
+  const bool quiescent = wait_until_quiescent(lock, std::chrono::steady_clock::now() + patience);
   lock.unlock();
   if (quiescent) return held;
   throw CollectiveError(
@@ -84,9 +84,22 @@ std::shared_ptr<void> LaunchGate::try_quiesce(std::chrono::milliseconds within, 
   if (holds_for_foreign(std::this_thread::get_id())) purpose = Purpose::Foreign;
   if (!changed_.wait_until(lock, deadline, [&] { return can_close(purpose); })) return nullptr;
   std::shared_ptr<void> held = close(purpose, lock);
-  const bool quiescent = changed_.wait_until(lock, deadline, [this] { return is_quiescent(); });
+  const bool quiescent = wait_until_quiescent(lock, deadline);
   lock.unlock();
   return quiescent ? held : nullptr;
+}
+
+// A rank that had entered before may have left while another thread still has to notify a device of what that rank's
+// submission released: the device is counted from its notification on.
+bool LaunchGate::wait_until_quiescent(std::unique_lock<std::mutex>& lock,
+                                      std::chrono::steady_clock::time_point deadline) {
+  do {
+    if (!changed_.wait_until(lock, deadline, [this] { return is_quiescent(); })) return false;
+    lock.unlock();
+    Communicators::of_process().sequencer().wait_for_notifications();
+    lock.lock();
+  } while (!is_quiescent());
+  return true;
 }
 
 bool LaunchGate::holds_for_foreign(std::thread::id thread) const noexcept {

@@ -53,8 +53,8 @@ class LaunchGate {
   /// call. A thread that holds it for Foreign does not block, and holds it once more for that purpose: foreign code may
   /// call what may wait for kernels.
   [[nodiscard]] std::shared_ptr<void> quiesce(Purpose purpose);
-  /// The same, but returns null if both together take longer than `within`; Sequencer::freeze(), which is called in
-  /// between, has no time limit. May throw std::bad_alloc.
+  /// The same, but returns null if both together take longer than `within`; Sequencer::freeze() and
+  /// wait_for_notifications(), which it calls, have no time limit. May throw std::bad_alloc.
   [[nodiscard]] std::shared_ptr<void> try_quiesce(std::chrono::milliseconds within, Purpose purpose = Purpose::Wait);
 
  private:
@@ -74,6 +74,8 @@ class LaunchGate {
   }
   [[nodiscard]] bool holds_for_foreign(std::thread::id thread) const noexcept;
   [[nodiscard]] std::shared_ptr<void> close(Purpose purpose, std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] bool wait_until_quiescent(std::unique_lock<std::mutex>& lock,
+                                          std::chrono::steady_clock::time_point deadline);
   void open(std::thread::id foreign) noexcept;
 
   // A thread that enters counts up, then reads closed_; a thread that closes the gate writes closed_, then reads the

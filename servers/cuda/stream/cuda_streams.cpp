@@ -258,7 +258,9 @@ bool CudaStreams::try_to_go_on(StreamQueue& queue) {
   if (first.has_failed && !completed(first.waits)) {
     poll();
     if (completed(first.waits)) return true;
-    posts_->notify();
+    std::vector<std::shared_ptr<CudaEvent>> left;
+    add_events(first.waits, left);
+    notify_when(queue, left.empty() ? nullptr : left.front());
     return false;
   }
   if (first.ready != nullptr && !first.ready->reached()) {
@@ -351,17 +353,20 @@ bool CudaStreams::is_complete(Awaiting& awaiting) noexcept {
   return std::ranges::all_of(awaiting.events, [](const auto& event) { return event->reached(); });
 }
 
-// A callback may add another entry.
+std::list<CudaStreams::Awaiting> CudaStreams::take_completed() noexcept {
+  std::list<Awaiting> taken;
+  for (auto next = awaiting_.begin(); next != awaiting_.end();) {
+    const auto entry = next++;
+    if (is_complete(*entry)) taken.splice(taken.end(), awaiting_, entry);
+  }
+  return taken;
+}
+
+// A callback may complete what another entry waits for, add an entry, or call this again.
 bool CudaStreams::call_awaiting() noexcept {
   bool any = false;
-  for (auto next = awaiting_.begin(); next != awaiting_.end();) {
-    if (!is_complete(*next)) {
-      ++next;
-      continue;
-    }
-    std::list<Awaiting> one;
-    one.splice(one.end(), awaiting_, next++);
-    one.front().then();
+  for (auto completed = take_completed(); !completed.empty(); completed = take_completed()) {
+    for (Awaiting& entry : completed) entry.then();
     any = true;
   }
   return any;

@@ -282,6 +282,7 @@ class CudaStreams {
     bool until_issued = false;  // call when issued, not when complete
   };
   [[nodiscard]] bool is_complete(Awaiting& awaiting) noexcept;
+  [[nodiscard]] std::list<Awaiting> take_completed() noexcept;
   bool call_awaiting() noexcept;
   [[nodiscard]] bool can_issue(StreamQueue& queue) noexcept;
   [[nodiscard]] bool try_to_go_on(StreamQueue& queue);

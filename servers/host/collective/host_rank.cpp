@@ -115,10 +115,33 @@ void HostRankLaunch::complete_after_waits() noexcept {
     awaited_ = std::move(waits.back());
     waits.pop_back();
     if (awaited_.timeline != nullptr && awaited_.timeline->notify_at(awaited_.value, waiter_))
-      return;  // continues in Waiter::reached
+      return;  // continues in continue_completing()
   }
   const std::shared_ptr<HostRankLaunch> self = std::move(self_);
   note_end();
+}
+
+// The end of this launch may be what another one waits for, whose end a third one waits for: they complete one after
+// the other, not inside each other, however many there are.
+void HostRankLaunch::continue_completing() noexcept {
+  struct List {
+    HostRankLaunch* first = nullptr;
+    HostRankLaunch* last = nullptr;
+  };
+  static constinit thread_local List* running = nullptr;  // the list of a call further up the stack
+  List own;
+  List& list = running != nullptr ? *running : own;
+  (list.last != nullptr ? list.last->completes_next_ : list.first) = this;
+  list.last = this;
+  if (running != nullptr) return;
+  running = &own;
+  while (own.first != nullptr) {
+    HostRankLaunch& launch = *own.first;
+    own.first = std::exchange(launch.completes_next_, nullptr);
+    if (own.first == nullptr) own.last = nullptr;
+    launch.complete_after_waits();  // may destroy it
+  }
+  running = nullptr;
 }
 
 void HostRankLaunch::note_end() noexcept {

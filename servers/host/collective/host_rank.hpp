@@ -53,13 +53,14 @@ class HostRankLaunch final : public CollectiveLaunch, public std::enable_shared_
   friend class HostRank;
   struct Waiter final : Timeline::Waiter {
     explicit Waiter(HostRankLaunch& launch) noexcept : of(launch) {}
-    void reached() noexcept override { of.complete_after_waits(); }
+    void reached() noexcept override { of.continue_completing(); }
     HostRankLaunch& of;
   };
 
   void arrive() noexcept;
   void work() noexcept;
   void end() noexcept;
+  void continue_completing() noexcept;
   void complete_after_waits() noexcept;
   void note_end() noexcept;
   void abort_communicator(const std::exception_ptr& cause) noexcept;
@@ -84,8 +85,9 @@ class HostRankLaunch final : public CollectiveLaunch, public std::enable_shared_
   // Of a refused operation:
   Waiter waiter_{*this};
   HostEvent awaited_;
-  std::shared_ptr<HostRankLaunch> self_;  // set while it waits: keeps the launch alive
-  std::shared_ptr<HostRankLaunch> next_;  // link of HostRank::ahead_; set after the end
+  std::shared_ptr<HostRankLaunch> self_;      // set while it waits: keeps the launch alive
+  HostRankLaunch* completes_next_ = nullptr;  // link of a list in continue_completing()
+  std::shared_ptr<HostRankLaunch> next_;      // link of HostRank::ahead_; set after the end
 };
 
 /// The streams that all ranks of a device share: first the communication stream, then streams that help with large

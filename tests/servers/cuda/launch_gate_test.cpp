@@ -1,10 +1,13 @@
+#include <coxswain/tests/collectives/sequencer_bench.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/collectives/communicator/communicators.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <latch>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -136,6 +139,44 @@ TEST_CASE("T1: it is quiet only when all that was released has been launched") {
   gate.remove_launch();
   maker.join();
   CHECK(quiet);
+}
+
+TEST_CASE("T1: it is quiet only when the devices know of what a rank's submission released, after that has left, too") {
+  using namespace std::chrono_literals;
+  LaunchGate gate;
+  cox::Sequencer& sequencer = cox::Communicators::of_process().sequencer();
+  std::latch notifying(1);
+  std::latch go_on(1);
+  sequencer.set_launch_thread(cox::test::device(0), [&] {
+    notifying.count_down();
+    go_on.wait();
+    gate.add_launch();
+  });
+  const cox::CommunicatorNumber alone = sequencer.open(cox::test::among({0}), 1h);
+  cox::test::Told told;
+  REQUIRE(gate.try_enter());
+  auto quiet = std::async(std::launch::async, [&] { return gate.quiesce(LaunchGate::Purpose::Wait); });
+  while (gate.try_enter()) {
+    gate.leave();
+    std::this_thread::yield();
+  }
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();  // it goes on to wait for the rank
+  auto submitting = std::async(std::launch::async, [&] {
+    static_cast<void>(sequencer.submit(
+        alone, 0, {.requests = {cox::test::of_count(1)}, .launch = told.launch(), .on_launch_thread = true}));
+  });
+  notifying.wait();
+  gate.leave();
+  CHECK(quiet.wait_for(50ms) == std::future_status::timeout);
+  go_on.count_down();
+  submitting.get();
+  CHECK(quiet.wait_for(50ms) == std::future_status::timeout);
+  sequencer.drain_launches(cox::test::device(0));
+  CHECK(told.times() == 1);
+  gate.remove_launch();
+  quiet.get().reset();
+  sequencer.set_launch_thread(cox::test::device(0), {});
+  sequencer.close(alone);
 }
 
 TEST_CASE("T1: nothing is half launched while it is quiet, whatever the threads do") {

@@ -1,7 +1,9 @@
-// Waits between the streams of a device, over a stand-in for the driver.
+// How work of a device's streams waits, over a stand-in for the driver.
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/device_handle/service/post_queue.hpp>
+#include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/driver_object.hpp>
@@ -15,6 +17,8 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
+#include <vector>
 
 using namespace cox;
 using namespace cox::detail;
@@ -36,10 +40,11 @@ bool comes_true(const Condition& condition) {
 /// Work that gives the driver nothing.
 void nothing(const IssueTarget&) {}
 
-/// The streams of a device, and a driver stream that is held until release().
+/// The streams of a device, and a driver stream that is held until release(1).
 class Streams {
  public:
-  Streams() : context_(CudaContext::open(0)), current_(*context_) {
+  explicit Streams(std::shared_ptr<PostQueue> its_posts = std::make_shared<PostQueue>(FakeGpus::device(0), [] {}))
+      : posts(std::move(its_posts)), context_(CudaContext::open(0)), current_(*context_) {
     COX_CUDA_TRY(stream_create(held_.out(), CU_STREAM_NON_BLOCKING, 0));
     word_ = events->counter();
     COX_CUDA_TRY(stream_wait_value(held_.get(), word_, 1, CU_STREAM_WAIT_VALUE_GEQ));
@@ -47,14 +52,16 @@ class Streams {
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
   ~Streams() {
-    release();
+    release(2);
     COX_CUDA_CHECK(stream_synchronize(held_.get()));
     streams.synchronize();
     poller_->stop();
   }
 
-  void release() { reinterpret_cast<std::atomic<std::uint32_t>*>(word_)->store(1); }
+  void release(std::uint32_t value) { reinterpret_cast<std::atomic<std::uint32_t>*>(word_)->store(value); }
   [[nodiscard]] CUstream held() const { return held_.get(); }
+
+  const std::shared_ptr<PostQueue> posts;
 
  private:
   std::shared_ptr<CudaContext> context_;
@@ -65,8 +72,7 @@ class Streams {
 
  public:
   std::shared_ptr<CudaEvents> events = std::make_shared<CudaEvents>(context_, poller_, CudaEvents::Timing::Off);
-  CudaStreams streams{
-      FakeGpus::device(0), events, std::make_shared<PostQueue>(FakeGpus::device(0), [] {}), {.launches_at_a_time = 1}};
+  CudaStreams streams{FakeGpus::device(0), events, posts, {.launches_at_a_time = 1}};
 };
 
 }  // namespace
@@ -86,6 +92,7 @@ TEST_CASE("A stream waits for the work that it was told to, whatever its earlier
     native.set_flush_callback([&] {
       REQUIRE(comes_true([&] {
         other->queue().poll();
+        other->queue().native().poll();
         return other->queue().timeline().completed() == work.position;
       }));
       if (later == nullptr) later = device.events->record(device.held());
@@ -97,6 +104,83 @@ TEST_CASE("A stream waits for the work that it was told to, whatever its earlier
     gpus.fake.refusal = 0;
     REQUIRE(later != nullptr);
     CHECK(comes_true([&] { return driver().stream_query(native.native()) == CUDA_SUCCESS; }));
+  }
+  CHECK(gpus.undestroyed_objects().empty());
+}
+
+TEST_CASE("What is called when work has been issued may have more work issued, whose waiters are called, too") {
+  FakeGpus gpus;
+  {
+    Streams device;
+    const std::shared_ptr<CudaStream> stream = device.streams.create_dedicated_stream();
+    const auto ready = device.events->record(device.held());
+    const StreamPosition last = device.streams.submit(*stream, {}, {}, nothing, ready);
+    std::vector<int> called;
+    for (int i = 0; i < 3; ++i)
+      device.streams.when_issued({last}, [&, i] {
+        called.push_back(i);
+        device.streams.advance();
+      });
+    device.release(1);
+    REQUIRE(comes_true([&] { return ready->reached(); }));
+    while (device.streams.has_pending()) device.streams.advance();
+    CHECK(called == std::vector{0, 1, 2});
+  }
+  CHECK(gpus.undestroyed_objects().empty());
+}
+
+namespace {
+
+/// Runs what a test does on a device thread.
+struct Runner {
+  explicit Runner(ThreadContext& context) : thread(context) {}
+  ThreadContext& thread;
+};
+
+}  // namespace
+
+TEST_CASE("A piece that could not be issued waits for its turn without keeping the device thread busy") {
+  FakeGpus gpus;
+  {
+    const auto handle = DeviceHandle<Runner>::get({.type = cuda_device_type, .index = 1});
+    std::unique_ptr<Streams> device;
+    int notifications = 0;
+    bool is_over = false;
+    const auto posts = std::make_shared<PostQueue>(handle.device_id(), [&] {
+      ++notifications;
+      const CurrentContext current(*CudaContext::find(0));
+      device->streams.on_notify();
+      device->streams.advance();
+      is_over = !device->streams.has_pending();
+    });
+    handle.submit_blocking([&](Runner& runner) {
+      posts->attach(runner.thread);
+      device = std::make_unique<Streams>(posts);
+      CudaStreams& streams = device->streams;
+      const std::shared_ptr<CudaStream> other = streams.create_dedicated_stream();
+      const std::shared_ptr<CudaStream> waiting = streams.create_dedicated_stream();
+      const StreamPosition work = streams.submit(*other, {}, {}, [&](const IssueTarget& target) {
+        COX_CUDA_TRY(stream_wait_value(target.stream(), device->events->counter(), 2, CU_STREAM_WAIT_VALUE_GEQ));
+      });
+      streams.mark(*other);
+      const auto ready = device->events->record(device->held());
+      streams.submit(*waiting, {work}, {}, nothing, ready);
+      device->release(1);
+      REQUIRE(comes_true([&] { return ready->reached(); }));
+      gpus.fail_after(0);
+      streams.advance();  // the driver refuses to let `waiting` wait
+      REQUIRE(gpus.stop_failing() != nullptr);
+      REQUIRE(streams.has_pending());
+      notifications = 0;
+    });
+    for (int i = 0; i < 100; ++i) handle.submit_blocking([](Runner&) {});
+    CHECK(handle.submit_blocking([&](Runner&) { return notifications; }) < 10);
+    device->release(2);
+    CHECK(comes_true([&] { return handle.submit_blocking([&](Runner&) { return is_over; }); }));
+    handle.submit_blocking([&](Runner&) {
+      posts->close();
+      device.reset();
+    });
   }
   CHECK(gpus.undestroyed_objects().empty());
 }

@@ -13,6 +13,8 @@
 #include <coxswain/tests/servers/host/poison_helpers.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <pthread.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -53,7 +55,47 @@ void fail_around(const HostClient& client, const Handle& memory, Moment moment, 
   if (moment == Moment::After) gate.open();
 }
 
+/// Threads that are started while this exists have a stack of 256 KiB.
+class SmallStacks {
+ public:
+  SmallStacks() {
+    REQUIRE(::pthread_getattr_default_np(&before_) == 0);
+    pthread_attr_t small = before_;
+    REQUIRE(::pthread_attr_setstacksize(&small, std::size_t{256} << 10U) == 0);
+    REQUIRE(::pthread_setattr_default_np(&small) == 0);
+  }
+  SmallStacks(const SmallStacks&) = delete;
+  SmallStacks& operator=(const SmallStacks&) = delete;
+  ~SmallStacks() {
+    ::pthread_setattr_default_np(&before_);
+    ::pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_{};
+};
+
 }  // namespace
+
+// Each waits for the end of the one before it, since it writes the same memory by another rank.
+TEST_CASE("Any number of refused operations of two communicators end one behind the other") {
+  const SmallStacks small;
+  HostFleet fleet(2);
+  auto& client = fleet[0];
+  const CommunicationId alone(std::vector{fleet.devices()[0]});
+  const CommunicationId both(fleet.devices());
+  const Handle data = to_device(client, numbers_of(0, 100));
+  for (const CommunicationId& devices : {alone, both})
+    client.abort_collective(devices, std::make_exception_ptr(std::runtime_error("enough")));
+  Gate gate;
+  client.launch(gate.kernel(1), CubeCount::single(), KernelArguments{}.with_buffer(data));
+  gate.wait_until_entered();
+  for (int i = 0; i < 2000; ++i) client.all_reduce(data, data, ElementType::I32, i % 2 == 0 ? alone : both);
+  reach(client);
+  gate.open();
+  CHECK(failure_of(client) != nullptr);
+  CHECK(data.failure().has_value());
+}
 
 TEST_CASE("L14: gradient buckets do not reduce what a failed kernel left, and all ranks know the first cause",
           "[poison]") {
