@@ -91,7 +91,7 @@ class Leader {
   /// When expire() must be called next: at once if that is not in the future. Can be before any operation is overdue.
   /// Every call of the other functions can change it.
   [[nodiscard]] std::optional<Time> next_deadline() const;
-  /// Replaces `outgoing` by the messages to send since the last call, in order.
+  /// Replaces `outgoing` by the messages that have been added since the last call, in order.
   void take_outgoing(std::vector<Outgoing>& outgoing);
 
   /// Whether other processes wait for this one: for its Ask of an operation, or for its part in a released one that it
@@ -188,7 +188,7 @@ class Leader {
   void send_known_refusals(const LeaderSequence& sequence, const SequenceMember& member);
   void end_if_finished(InstanceId id);
 
-  // leader_deadlines.cpp
+  // leader_deadlines.cpp: deadlines
   void on(std::uint16_t process, Answer& message);
   void watch(LeaderSequence& sequence);
   void watch_at(LeaderSequence& sequence, std::optional<Time> time);
@@ -208,7 +208,7 @@ class Leader {
   void finish_if_noted(std::uint64_t mark);
   void forget_marks_of(std::uint16_t process);
 
-  // leader_text.cpp
+  // leader_text.cpp: names and texts
   [[nodiscard]] std::string name(std::uint16_t process) const;
   [[nodiscard]] std::string name(OperationId operation) const;
   [[nodiscard]] std::string name_with_request(OperationId operation) const;

@@ -46,7 +46,8 @@ void LeaderSequence::drop_known() noexcept {
 }
 
 bool LeaderSequence::end_at(std::uint64_t from) noexcept {
-  // All operations from first_ to next_ are refused: a member that has not asked them gets the error of the break.
+  // Those in [first_, next_) are refused and not yet asked for by all members: those members get the error of the
+  // break.
   from = std::max(from, first_);
   if (from >= end_) return false;
   end_ = from;

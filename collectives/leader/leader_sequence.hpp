@@ -85,7 +85,7 @@ class LeaderSequence {
   /// The first operation that is neither released nor refused.
   [[nodiscard]] std::uint64_t next() const noexcept { return next_; }
   [[nodiscard]] std::uint64_t last() const noexcept { return first_ + operations_.size() - 1; }
-  /// The first operation that is broken.
+  /// The first operation that is broken; `endless` if none is.
   [[nodiscard]] std::uint64_t end() const noexcept { return end_; }
   /// Whether other operations need not wait for this one any more: it and all earlier ones are released, refused or
   /// broken. (Processes end them in this order.)

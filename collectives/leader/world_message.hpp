@@ -161,8 +161,8 @@ struct Refuse {
 
   friend bool operator==(const Refuse&, const Refuse&) = default;
 };
-/// Ends the instance: this sequence at operation `from`, or at the first operation that is neither released nor refused
-/// if that is later; the other sequences at their first such operation.
+/// Ends the instance: this sequence from operation `from` on, the other sequences from their first operation on. Not
+/// ended are operations that have been released, and refused ones that all members have asked for.
 struct Break {
   std::uint64_t number = 0;
   std::uint64_t from = 0;

@@ -73,6 +73,8 @@ void OpenCommunicators::resolve_held(CollectiveSubmissions& grants) noexcept {
     resolve_ready_on(**next, grants, true);
 }
 
+// Releases or refuses the communicator's oldest operations, in their order, as long as all its ranks in this process
+// have submitted them and nothing holds them back.
 void OpenCommunicators::resolve_ready_on(CommunicatorSequence& communicator, CollectiveSubmissions& grants,
                                          bool may_release) noexcept {
   std::erase(held_, &communicator);

@@ -205,7 +205,7 @@ void DataExchange::lose(std::uint16_t process, const std::exception_ptr& why) no
     lost = links_[process];
     if (!gone_[process]) gone_[process] = why;
   }
-  // What has been sent may not have been counted yet, so what has not been sent decides.
+  // What has been sent may still be counted as unsent: what is left in the queue decides.
   std::deque<SendQueue::Item> dropped;
   if (lost) dropped = lost->queue().close();  // before abort() can miss it
   std::vector<std::shared_ptr<Operation>> failed;

@@ -18,7 +18,7 @@ namespace cox {
 
 /// The result of a push.
 enum class PushResult : std::uint8_t {
-  Queued,  ///< Accepted; the device thread is awake and will see it.
+  Queued,  ///< Accepted; the device thread is awake, or being woken by another thread, and will see it.
   Woke,    ///< Accepted; the device thread was parked and has been woken by this push.
   Closed,  ///< Refused: close() was called (L4).
   Forked,  ///< Refused: this process is a forked child.

@@ -104,7 +104,7 @@ class DeviceThread final : public DeviceBase {
     current()->observer_.name(label, site);
   }
 
-  /// Selects the device whose cells current_cell() finds. Does nothing here: a device thread has only one device.
+  /// On inline devices, selects the one whose cells current_cell() finds. No effect here: a thread has one device.
   struct CurrentScope {
     explicit CurrentScope(DeviceThread&) noexcept {}
   };

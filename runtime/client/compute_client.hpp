@@ -484,7 +484,7 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     }
 
    private:
-    // The window stays open. A destructor cannot throw, so the failure is reported as a task error (L12).
+    // Closing failed: the window stays open. A destructor cannot throw, so this is reported as a task error (L12).
     void report() const noexcept {
       report_task_error({client_.device_id(), client_.stream_id(), std::current_exception()});
     }
@@ -578,8 +578,8 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
     return std::move(layout.parts.front());
   }
 
-  // Downloads lazy bytes of a device on the calling thread: inside the stream that copies them to another location, the
-  // download would wait for that stream itself.
+  // Downloads lazy bytes of a device here, on the calling thread: if a stream did so while it copies them to another
+  // location, the download would wait for that stream itself.
   static Bytes on_host(Bytes data) {
     if (data.property() == AllocationProperty::Device) static_cast<void>(std::as_const(data).data());
     return data;

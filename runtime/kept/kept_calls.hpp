@@ -195,7 +195,8 @@ class KeptCalls {
     return device;
   }
 
-  // Memory that the supervisor holds, or new memory, which it holds from now on.
+  // Takes over what the supervisor holds under this name; if there is none, allocates it and has the supervisor hold
+  // it.
   [[nodiscard]] KeptSet::Memory make(const KeptSet& set, KeptSet::Device& device, const std::string& name,
                                      std::size_t bytes, const Site& site, unsigned copies = 0) const {
     if (copies == 0) copies = set.mode() == KeptMode::Double ? 2 : 1;

@@ -124,7 +124,7 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   void submit_to_sequencer() noexcept;
   /// Whether operations are queued that have not been submitted to the sequencer.
   [[nodiscard]] bool has_unsubmitted() const noexcept { return !unsubmitted_.empty(); }
-  /// Whether as many operations are queued as are submitted to the sequencer at a time.
+  /// Whether the largest number of operations that are submitted to the sequencer together is queued.
   [[nodiscard]] bool batch_full() const noexcept { return unsubmitted_.size() >= max_batch; }
   /// Refuses all queued operations: they will not be submitted to the sequencer.
   void refuse_unsubmitted(const std::exception_ptr& refusal) noexcept;

@@ -14,7 +14,7 @@
 
 namespace cox::detail {
 
-/// The access of the device and of those of its peers that can reach it. Throws CudaError, std::bad_alloc.
+/// Access descriptors of the device and of those of its peers that can reach it. Throws CudaError, std::bad_alloc.
 [[nodiscard]] std::vector<CUmemAccessDesc> access_for(const CudaContext& context);
 
 /// Memory of a GPU, mapped piece by piece into one range of addresses (the driver's virtual memory management). Mapping

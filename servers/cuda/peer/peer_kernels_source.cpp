@@ -386,7 +386,7 @@ cox_broadcast_lines(const char* in, char* out, u64 bytes, const __grid_constant_
 }
 #endif
 
-// The blocks with this number of all ranks wait for each other. Returns false if the operation was aborted.
+// A barrier of the blocks with this index on all ranks. Returns false if the operation was aborted.
 __device__ inline bool meet(const Peers& flags, u32 rank, u32 stage, u32 epoch, Patience& patience) {
   const u32 slot = (stage * BLOCKS + blockIdx.x) * RANKS;
   __syncthreads();

@@ -192,7 +192,7 @@ void CudaServer::launch(const CudaKernel& kernel, const CubeCount& count, const 
                         ExecutionMode, const Caller& caller, SubmitMode when) {
   if (count.is_empty()) return;
   CudaStream& stream = device_->enter(caller);
-  if (detail::gpu_faulted()) return;
+  if (detail::gpu_faulted()) return;  // waiters of the stream get the fault
   try {
     detail::enqueue_cuda_launch(*device_, stream, kernel, count, arguments, caller);
   } catch (...) {
@@ -367,7 +367,7 @@ bool CudaServer::capturing(const Caller& caller) { return device_->enter(caller)
 
 void CudaServer::replay(GraphId graph, MembershipEpoch call_epoch, const Caller& caller) {
   CudaStream& stream = device_->enter(caller);
-  if (detail::gpu_faulted()) return;
+  if (detail::gpu_faulted()) return;  // waiters of the stream get the fault
   try {
     device_->replay(graph, call_epoch, caller);
     device_->advance();  // as after a collective
@@ -428,7 +428,7 @@ void CudaServer::communicate(const std::shared_ptr<Communicator>& communicator, 
 
 void CudaServer::sync_collective(const Caller& caller) {
   CudaStream& stream = device_->enter(caller);
-  if (detail::gpu_faulted()) return;
+  if (detail::gpu_faulted()) return;  // waiters of the stream get the fault
   try {
     const auto add_pending_waits = [](CudaDevice& device, CudaStream& waiting, MembershipEpoch) {
       waiting.add_pending_waits(device.ranks().last_positions());

@@ -241,8 +241,8 @@ StreamPosition CudaStreams::defer(CudaStream& stream, const StreamPositions& wai
   return position;
 }
 
-// Whether the first pending piece can be issued now. If it waits for the device, the device thread is notified when it
-// may be ready.
+// Whether the first pending piece can be issued now. If not, and it waits for work on the device, arranges that the
+// device thread checks again.
 bool CudaStreams::can_issue(StreamQueue& queue) noexcept {
   try {
     return try_to_go_on(queue);

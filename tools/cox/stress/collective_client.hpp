@@ -99,7 +99,7 @@ class CollectiveClient {
   };
 
   [[nodiscard]] bool gave_up() const noexcept { return tickets_.truth().violations().any(); }
-  // Collectives may end in errors. A stream then has one collective at a time, so that each error can be attributed.
+  // Whether collectives may end in errors. If so, a stream has one at a time, so that each error can be attributed.
   [[nodiscard]] bool breaks() const noexcept { return options_.faults.break_collectives(); }
 
   // Returns the current handles of the device, also if it was opened again.
