@@ -359,7 +359,7 @@ void NcclCommunicator::free_devices(NcclDeviceResources* devices) noexcept {
   devices_held_ = false;
   changed_.notify_all();
   quiesced.swap(quiesced_);
-  const bool has_failed = aborted_;
+  const bool has_failed = aborted_ || ended_without_quiescence_;  // which had all the patience already, in vain
   try {
     start_helper("cox-nccl-free", [this, devices, quiesced, has_failed]() mutable {
       if (quiesced == nullptr) quiesced = quiesce_to_end(has_failed);
@@ -711,6 +711,7 @@ void NcclCommunicator::end_native() noexcept {
     {
       const std::lock_guard lock(mutex_);
       if (aborted_) continue;
+      ended_without_quiescence_ = quiesced == nullptr;
       quiesced_.swap(quiesced);
     }
     return end_in_time([this] { destroy(); }, [this] { report_stuck_end("NCCL does not destroy "); });

@@ -334,8 +334,9 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   std::optional<std::exception_ptr> met_;           // what NcclWorldPart::meet has reported
   std::optional<detail::NcclUniqueId> id_;          // from another process
   bool is_noted_ = true;                            // abort() was noted by the other processes
-  std::shared_ptr<void> quiesced_;   // while NCCL creates or ends the communicators; released outside the lock
-  bool devices_held_ = false;        // there are references to the devices
+  std::shared_ptr<void> quiesced_;  // while NCCL creates or ends the communicators; released outside the lock
+  bool devices_held_ = false;       // there are references to the devices
+  bool ended_without_quiescence_ = false;
   bool creation_failed_ = false;     // NCCL aborts what it has created
   bool creation_abandoned_ = false;  // its thread is left running: it is overdue, or the GPUs are lost
   std::shared_ptr<NcclDeviceResources> opened_;

@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/base/stream_id.hpp>
 
+#include <cstddef>
 #include <deque>
 #include <memory>
 #include <utility>
@@ -18,10 +19,12 @@ class InlineCalls {
     explicit Level(InlineCalls& calls) noexcept
         : calls_(calls),
           outer_task_(std::exchange(calls.in_task_, false)),
-          outer_deferred_(std::exchange(calls.runs_deferred_, false)) {}
+          outer_runs_(std::exchange(calls.runs_deferred_, false)),
+          outer_first_(std::exchange(calls.first_, calls.deferred_.size())) {}
     ~Level() {
       calls_.in_task_ = outer_task_;
-      calls_.runs_deferred_ = outer_deferred_;
+      calls_.runs_deferred_ = outer_runs_;
+      calls_.first_ = outer_first_;
     }
     Level(const Level&) = delete;
     Level& operator=(const Level&) = delete;
@@ -29,7 +32,8 @@ class InlineCalls {
    private:
     InlineCalls& calls_;
     bool outer_task_;
-    bool outer_deferred_;
+    bool outer_runs_;
+    std::size_t outer_first_;
   };
 
   /// Whether a task of this level is on the stack.
@@ -70,13 +74,14 @@ class InlineCalls {
     bool outer;
     ~Drain() {
       calls.in_task_ = outer;
-      if (!outer && !calls.runs_deferred_ && !calls.deferred_.empty()) calls.run_deferred();
+      if (!outer && !calls.runs_deferred_ && calls.deferred_.size() > calls.first_) calls.run_deferred();
     }
   };
 
   void run_deferred();
 
   std::deque<std::unique_ptr<DeferredBase>> deferred_;
+  std::size_t first_ = 0;  // of this level in deferred_; those before it belong to outer exclusives
   bool in_task_ = false;
   bool runs_deferred_ = false;  // run_deferred() is on the stack, and will also run what is deferred now
 };

@@ -130,7 +130,8 @@ class ThreadContext : public std::enable_shared_from_this<ThreadContext> {
   /// Queues a task that handles a notification of `posts`, beyond the capacity of the queue. Any thread. Does not
   /// block, except on an inline device. Throws CallError Closed, Forked; std::bad_alloc.
   virtual void queue_dispatch(const std::shared_ptr<PostQueue>& posts) = 0;
-  /// Handles a notification of `posts` like a task: calls to this device that it makes run after it. Device thread.
+  /// Handles a notification of `posts` like a task: inside `exclusive`, calls to this device that are submitted
+  /// meanwhile run right after it. Device thread.
   virtual void dispatch_now(PostQueue& posts) noexcept = 0;
 
   std::vector<std::weak_ptr<PostQueue>> posts_;

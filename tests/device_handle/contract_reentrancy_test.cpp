@@ -145,6 +145,24 @@ TEMPLATE_TEST_CASE(
   CHECK(order == Order{"first", "second"});
 }
 
+TEMPLATE_TEST_CASE("L1: an exclusive inside a task does not run what the task has submitted before", "[contract]",
+                   Threaded, Inline) {
+  const TestDevice device;
+  auto a = TestType::template Handle<Alpha>::get(device);
+  auto b = TestType::template Handle<Beta>::get(device);
+  Order order;
+  a.exclusive([&] {
+    a.submit_blocking([&](Alpha&) {
+      a.submit([&](Alpha&) { order.emplace_back("first"); });
+      b.exclusive([&] { b.submit([&](Beta&) { order.emplace_back("inner"); }); });
+      order.emplace_back("end of the task");
+    });
+    a.submit([&](Alpha&) { order.emplace_back("second"); });
+  });
+  a.submit_blocking([](Alpha&) {});
+  CHECK(order == Order{"inner", "end of the task", "first", "second"});
+}
+
 TEMPLATE_TEST_CASE("Nobody else's task runs between the calls of an exclusive", "[contract]", Threaded, Inline) {
   const TestDevice device;
   auto a = TestType::template Handle<Alpha>::get(device);

@@ -215,6 +215,9 @@ void CudaStreams::forget_idle() noexcept {
 void CudaStreams::wait_for(NativeStream& native, const StreamPosition& wait) {
   if (const StreamQueue* const other = queue_of(wait.stream); other != nullptr && &other->native() == &native) return;
   if (native.waited_for(wait.stream) >= wait.position) return;
+  CudaTimeline& of = timeline(wait.stream);
+  of.collect_known();
+  if (of.completed() >= wait.position) return;
   const CUstream waiting = native.native();
   const std::uint64_t covered =
       for_each_event(wait, [waiting](const std::shared_ptr<CudaEvent>& event) { event->enqueue_wait(waiting); });
@@ -277,9 +280,9 @@ bool CudaStreams::try_to_go_on(StreamQueue& queue) {
 
 void CudaStreams::notify_when(StreamQueue& queue, const std::shared_ptr<CudaEvent>& event) {
   if (event == nullptr) return posts_->notify();
-  if (queue.notification_pending) return;
+  if (queue.awaited == event) return;
   event->notify([posts = posts_] { posts->notify(); });
-  queue.notification_pending = true;
+  queue.awaited = event;
 }
 
 // Tells the driver to wait for what the first pending piece depends on. If that fails, the piece fails and issues
@@ -353,23 +356,23 @@ bool CudaStreams::is_complete(Awaiting& awaiting) noexcept {
   return std::ranges::all_of(awaiting.events, [](const auto& event) { return event->reached(); });
 }
 
-std::list<CudaStreams::Awaiting> CudaStreams::take_completed() noexcept {
-  std::list<Awaiting> taken;
-  for (auto next = awaiting_.begin(); next != awaiting_.end();) {
-    const auto entry = next++;
-    if (is_complete(*entry)) taken.splice(taken.end(), awaiting_, entry);
-  }
-  return taken;
-}
-
-// A callback may complete what another entry waits for, add an entry, or call this again.
+// A callback may complete what another entry waits for, add an entry, or call this again: then the inner call goes on
+// with the entries that are left.
 bool CudaStreams::call_awaiting() noexcept {
   bool any = false;
-  for (auto completed = take_completed(); !completed.empty(); completed = take_completed()) {
-    for (Awaiting& entry : completed) entry.then();
+  for (;;) {
+    for (auto next = awaiting_.begin(); next != awaiting_.end();) {
+      const auto entry = next++;
+      if (is_complete(*entry)) to_call_.splice(to_call_.end(), awaiting_, entry);
+    }
+    if (to_call_.empty()) return any;
     any = true;
+    while (!to_call_.empty()) {
+      std::list<Awaiting> one;
+      one.splice(one.end(), to_call_, to_call_.begin());
+      one.front().then();
+    }
   }
-  return any;
 }
 
 bool CudaStreams::flush_launches() noexcept {
@@ -396,7 +399,8 @@ bool CudaStreams::advance() {
   }
   std::erase_if(pending_queues_, [](StreamQueue* queue) {
     if (!queue->pending.empty()) return false;
-    queue->is_listed = queue->notification_pending = false;
+    queue->is_listed = false;
+    queue->awaited = nullptr;
     return true;
   });
   // Queues that share a driver stream take turns at being first, since each may use up all its room.

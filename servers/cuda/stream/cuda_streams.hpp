@@ -170,10 +170,13 @@ class CudaStreams {
   bool flush_launches() noexcept;
   /// Call when the device thread has been notified: pieces that still wait for the device request a new notification.
   void on_notify() noexcept {
-    for (StreamQueue* const queue : pending_queues_) queue->notification_pending = false;
+    for (StreamQueue* const queue : pending_queues_)
+      if (queue->awaited != nullptr && queue->awaited->known_reached()) queue->awaited = nullptr;
   }
   /// Work waits to be issued, or callbacks wait to be called.
-  [[nodiscard]] bool has_pending() const noexcept { return !pending_queues_.empty() || !awaiting_.empty(); }
+  [[nodiscard]] bool has_pending() const noexcept {
+    return !pending_queues_.empty() || !awaiting_.empty() || !to_call_.empty();
+  }
   /// Polls all streams for completed work. Records an event on each stream that has issued work but no pending event,
   /// so that a later poll finds more work completed.
   void poll() noexcept;
@@ -282,7 +285,6 @@ class CudaStreams {
     bool until_issued = false;  // call when issued, not when complete
   };
   [[nodiscard]] bool is_complete(Awaiting& awaiting) noexcept;
-  [[nodiscard]] std::list<Awaiting> take_completed() noexcept;
   bool call_awaiting() noexcept;
   [[nodiscard]] bool can_issue(StreamQueue& queue) noexcept;
   [[nodiscard]] bool try_to_go_on(StreamQueue& queue);
@@ -314,6 +316,7 @@ class CudaStreams {
   CudaStream* last_ = nullptr;     // the last result of find_or_create()
   std::vector<StreamQueue*> pending_queues_;  // queues with pending work
   std::list<Awaiting> awaiting_;
+  std::list<Awaiting> to_call_;  // complete; their callbacks have not begun
   std::size_t sweep_at_ = 1024;
 };
 

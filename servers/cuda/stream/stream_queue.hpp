@@ -130,8 +130,8 @@ class StreamQueue {
   void poll() noexcept;
 
   std::deque<Pending> pending;
-  bool is_listed = false;             ///< in the list of queues with pending work
-  bool notification_pending = false;  ///< the device thread will be notified when the first pending piece may be ready
+  bool is_listed = false;              ///< in the list of queues with pending work
+  std::shared_ptr<CudaEvent> awaited;  ///< the device thread will be notified when it is reached; may be null
 
  private:
   struct Held {

@@ -123,7 +123,10 @@ TEST_CASE("What is called when work has been issued may have more work issued, w
       });
     device.release(1);
     REQUIRE(comes_true([&] { return ready->reached(); }));
-    while (device.streams.has_pending()) device.streams.advance();
+    REQUIRE(comes_true([&] {
+      device.streams.advance();
+      return !device.streams.has_pending();
+    }));
     CHECK(called == std::vector{0, 1, 2});
   }
   CHECK(gpus.undestroyed_objects().empty());
