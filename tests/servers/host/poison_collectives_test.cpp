@@ -55,13 +55,19 @@ void fail_around(const HostClient& client, const Handle& memory, Moment moment, 
   if (moment == Moment::After) gate.open();
 }
 
-/// Threads that are started while this exists have a stack of 256 KiB.
+#ifdef __SANITIZE_THREAD__
+constexpr std::size_t small_stack = std::size_t{2} << 20U;  // the sanitizer's threads need more than 512 KiB
+#else
+constexpr std::size_t small_stack = std::size_t{256} << 10U;
+#endif
+
+/// Threads that are started while this exists have a stack of that size.
 class SmallStacks {
  public:
   SmallStacks() {
     REQUIRE(::pthread_getattr_default_np(&before_) == 0);
     pthread_attr_t small = before_;
-    REQUIRE(::pthread_attr_setstacksize(&small, std::size_t{256} << 10U) == 0);
+    REQUIRE(::pthread_attr_setstacksize(&small, small_stack) == 0);
     REQUIRE(::pthread_setattr_default_np(&small) == 0);
   }
   SmallStacks(const SmallStacks&) = delete;
