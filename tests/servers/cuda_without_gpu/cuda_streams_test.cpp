@@ -60,6 +60,10 @@ class Streams {
 
   void release(std::uint32_t value) { reinterpret_cast<std::atomic<std::uint32_t>*>(word_)->store(value); }
   [[nodiscard]] CUstream held() const { return held_.get(); }
+  /// A stream, which is kept until the end.
+  [[nodiscard]] std::shared_ptr<CudaStream> make_stream() {
+    return kept_.emplace_back(streams.create_dedicated_stream());
+  }
 
   const std::shared_ptr<PostQueue> posts;
 
@@ -69,6 +73,7 @@ class Streams {
   std::shared_ptr<CudaPoller> poller_ = std::make_shared<CudaPoller>("test-poll");
   DriverStream held_;
   CUdeviceptr word_ = 0;
+  std::vector<std::shared_ptr<CudaStream>> kept_;
 
  public:
   std::shared_ptr<CudaEvents> events = std::make_shared<CudaEvents>(context_, poller_, CudaEvents::Timing::Off);
@@ -83,8 +88,8 @@ TEST_CASE("A stream waits for the work that it was told to, whatever its earlier
   FakeGpus gpus;
   {
     Streams device;
-    const std::shared_ptr<CudaStream> other = device.streams.create_dedicated_stream();
-    const std::shared_ptr<CudaStream> waiting = device.streams.create_dedicated_stream();
+    const std::shared_ptr<CudaStream> other = device.make_stream();
+    const std::shared_ptr<CudaStream> waiting = device.make_stream();
     const StreamPosition work = device.streams.submit(*other, {}, {}, nothing);
     device.streams.mark(*other);
     NativeStream& native = waiting->queue().native();
@@ -112,7 +117,7 @@ TEST_CASE("What is called when work has been issued may have more work issued, w
   FakeGpus gpus;
   {
     Streams device;
-    const std::shared_ptr<CudaStream> stream = device.streams.create_dedicated_stream();
+    const std::shared_ptr<CudaStream> stream = device.make_stream();
     const auto ready = device.events->record(device.held());
     const StreamPosition last = device.streams.submit(*stream, {}, {}, nothing, ready);
     std::vector<int> called;
@@ -160,8 +165,8 @@ TEST_CASE("A piece that could not be issued waits for its turn without keeping t
       posts->attach(runner.thread);
       device = std::make_unique<Streams>(posts);
       CudaStreams& streams = device->streams;
-      const std::shared_ptr<CudaStream> other = streams.create_dedicated_stream();
-      const std::shared_ptr<CudaStream> waiting = streams.create_dedicated_stream();
+      const std::shared_ptr<CudaStream> other = device->make_stream();
+      const std::shared_ptr<CudaStream> waiting = device->make_stream();
       const StreamPosition work = streams.submit(*other, {}, {}, [&](const IssueTarget& target) {
         COX_CUDA_TRY(stream_wait_value(target.stream(), device->events->counter(), 2, CU_STREAM_WAIT_VALUE_GEQ));
       });
