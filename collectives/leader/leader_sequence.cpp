@@ -46,8 +46,7 @@ void LeaderSequence::drop_known() noexcept {
 }
 
 bool LeaderSequence::end_at(std::uint64_t from) noexcept {
-  // Those in [first_, next_) are refused and not yet asked for by all members: those members get the error of the
-  // break.
+  // Operations in [first_, next_) are refused; members that have not asked for them yet get the error of the break.
   from = std::max(from, first_);
   if (from >= end_) return false;
   end_ = from;

@@ -363,7 +363,7 @@ void NcclCommunicator::free_devices(NcclDeviceResources* devices) noexcept {
   try {
     start_helper("cox-nccl-free", [this, devices, quiesced, has_failed]() mutable {
       if (quiesced == nullptr) quiesced = quiesce_to_end(has_failed);
-      if (quiesced == nullptr && !has_failed) quiesced = quiesce_to_end(true);  // it was aborted meanwhile
+      if (quiesced == nullptr && !has_failed) quiesced = quiesce_to_end(true);  // aborted meanwhile, or in vain
       delete devices;
     });
   } catch (...) {  // no thread: the devices are leaked

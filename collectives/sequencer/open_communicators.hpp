@@ -89,8 +89,8 @@ class OpenCommunicators {
   [[nodiscard]] CollectiveDependencies awaited_by(const WaitingOperation& operation) const;
 
   std::map<CommunicatorNumber, std::unique_ptr<CommunicatorSequence>> communicators_;
-  // Communicators whose next operation to be released, or asked for, has all its ranks, but waits for others, or did
-  // until it could not be released. insert() reserves room for all.
+  // Communicators whose next operation all ranks have submitted, but which waits for other operations, or could not be
+  // released when these were resolved (Releases). insert() reserves room for all.
   std::vector<CommunicatorSequence*> held_;
   std::uint64_t order_ = 0;  // number of operations released
   WorldOrder* leader_ = nullptr;

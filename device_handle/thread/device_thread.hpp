@@ -104,7 +104,7 @@ class DeviceThread final : public DeviceBase {
     current()->observer_.name(label, site);
   }
 
-  /// On inline devices, selects the one whose cells current_cell() finds. No effect here: a thread has one device.
+  /// For inline devices: selects the device whose cells current_cell() finds. No effect on a device thread.
   struct CurrentScope {
     explicit CurrentScope(DeviceThread&) noexcept {}
   };

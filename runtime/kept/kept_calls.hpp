@@ -195,8 +195,7 @@ class KeptCalls {
     return device;
   }
 
-  // Takes over what the supervisor holds under this name; if there is none, allocates it and has the supervisor hold
-  // it.
+  // Takes over what the supervisor holds under this name, or allocates memory and has the supervisor hold it.
   [[nodiscard]] KeptSet::Memory make(const KeptSet& set, KeptSet::Device& device, const std::string& name,
                                      std::size_t bytes, const Site& site, unsigned copies = 0) const {
     if (copies == 0) copies = set.mode() == KeptMode::Double ? 2 : 1;

@@ -36,7 +36,7 @@ void CudaEvent::enqueue_wait(CUstream stream) const {
   }
 }
 
-// A GPU fault ends every wait. Who waited gets the fault from SyncPoint.
+// True also after a GPU fault, so that all waits end. Clients that waited get the fault from SyncPoint.
 bool CudaEvent::reached() noexcept {
   if (known_reached() || process_is_ending()) return true;
   if (native_ == nullptr) {

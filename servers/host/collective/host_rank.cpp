@@ -121,8 +121,8 @@ void HostRankLaunch::complete_after_waits() noexcept {
   note_end();
 }
 
-// The end of this launch may be what another one waits for, whose end a third one waits for: they complete one after
-// the other, not inside each other, however many there are.
+// Completing a launch can notify the next one, which waits for its end, on the same thread. A list instead of nested
+// calls bounds the stack, whatever their number.
 void HostRankLaunch::continue_completing() noexcept {
   struct List {
     HostRankLaunch* first = nullptr;
