@@ -69,11 +69,11 @@ constexpr std::uint64_t a_million = static_cast<std::uint64_t>(scaled(1'000'000)
 
 }  // namespace
 
-TEST_CASE("L1: 10^6 hand-offs between two threads come out in order", "[L1]") { hand_off(2, a_million, small); }
+TEST_CASE("L1: 10^6 hand-offs between two threads come out in order", "[L1][alone]") { hand_off(2, a_million, small); }
 
-TEST_CASE("L1: hand-offs among four threads come out in order", "[L1]") { hand_off(4, a_million / 10, small); }
+TEST_CASE("L1: hand-offs among four threads come out in order", "[L1][alone]") { hand_off(4, a_million / 10, small); }
 
-TEST_CASE("L1: hand-offs of closures of every size and of blocking calls come out in order", "[L1]") {
+TEST_CASE("L1: hand-offs of closures of every size and of blocking calls come out in order", "[L1][alone]") {
   hand_off(2, a_million / 50, mixed);
   hand_off(3, a_million / 50, mixed);
 }
@@ -99,7 +99,7 @@ TEST_CASE("L1: hand-offs among threads that come and go come out in order", "[L1
                    5s));  // the lanes of threads that ended were used again
 }
 
-TEST_CASE("L1: hand-offs by a word that the device thread itself writes come out in order", "[L1]") {
+TEST_CASE("L1: hand-offs by a word that the device thread itself writes come out in order", "[L1][alone]") {
   // Thread two submits after it has seen the effect of thread one's task.
   const TestDevice device;
   SequenceHandle handle = SequenceHandle::get(device);

@@ -80,3 +80,14 @@ function(cox_compile_a_few_at_a_time target few)
     target_compile_options(${target} PRIVATE -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
 endfunction()
+
+# Test code, and what is tested under sanitizers through it alone: half of a build, compiled for a short build. The
+# sanitizers of the libraries' own sources stay as they are.
+function(cox_compile_for_a_short_build target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  if(COX_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # The address sanitizer finds what null and object-size find, and accesses are checked by calls. Half of the time.
+    target_compile_options(${target} PRIVATE "SHELL:--param asan-instrumentation-with-call-threshold=0"
+      -fno-sanitize=null,alignment,vptr,object-size)
+  endif()
+endfunction()

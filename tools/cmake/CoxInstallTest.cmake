@@ -59,6 +59,7 @@ add_test(NAME "install: cox-train is built against the prefix and passes its tes
     --build-generator "${CMAKE_GENERATOR}"
     --build-options "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER}"
       "-DCMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER}" "-DCMAKE_BUILD_TYPE=Release"
-    --test-command "${CMAKE_CTEST_COMMAND}" --output-on-failure)
+      "-DCMAKE_UNITY_BUILD=${COX_UNITY}" "-DCMAKE_UNITY_BUILD_BATCH_SIZE=6"
+    --test-command "${CMAKE_CTEST_COMMAND}" --output-on-failure --parallel 2)
 set_tests_properties("install: cox-train is built against the prefix and passes its tests" PROPERTIES
   FIXTURES_REQUIRED installed_tree TIMEOUT 1200)
