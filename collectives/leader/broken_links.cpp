@@ -23,14 +23,6 @@ void BrokenLinks::remove(std::uint16_t process) {
   }
 }
 
-std::optional<BrokenLinks::Time> BrokenLinks::first() const {
-  std::optional<Time> first;
-  for (const auto& others : since_ | std::views::values)
-    for (const Time since : others | std::views::values)
-      if (!first || since < *first) first = since;
-  return first;
-}
-
 std::vector<BrokenLinks::Leaving> BrokenLinks::take_leaving(Time until, std::optional<std::uint16_t> stays) {
   // Those without a link to the process that stays leave in any case, so their other links need no other process.
   std::vector<std::tuple<bool, std::size_t, std::uint16_t>> order;

@@ -27,8 +27,6 @@ class BrokenLinks {
   void add(std::uint16_t process, std::uint16_t other, Time now);
   /// The process is gone.
   void remove(std::uint16_t process);
-  /// Since when the first of them is broken.
-  [[nodiscard]] std::optional<Time> first() const;
   /// The processes that must leave because of links that are broken since `until` or earlier; later ones count only to
   /// choose them. `stays` does not leave: the process that leads the world, which would end with it. Removes them.
   [[nodiscard]] std::vector<Leaving> take_leaving(Time until, std::optional<std::uint16_t> stays);

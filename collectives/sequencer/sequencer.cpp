@@ -157,6 +157,7 @@ void Sequencer::join_world(std::uint16_t process, std::vector<DeviceId> devices,
   leader_max_ahead_ = max_ahead;
   process_ = process;
   leader_ = &order;
+  world_lost_ = nullptr;
   communicators_->ask_leader(&order);
 }
 

@@ -169,9 +169,10 @@ class Sequencer {
 
   // Worlds. A process joins one world at most, before it opens a communicator with devices of other processes.
 
-  /// `process`: of this process in the names of the world. `order` must outlive the sequencer. `max_ahead`: how many
+  /// `process`: of this process in the names of the world. `order` is called until lose_world(). `max_ahead`: how many
   /// released operations of a sequence the leader allows that this process has not completed.
-  /// `devices`: of all processes, by their names in the world.
+  /// `devices`: of all processes, by their names in the world. If the process could not join after all, it loses the
+  /// world, and may join again.
   void join_world(std::uint16_t process, std::vector<DeviceId> devices, WorldOrder& order, std::size_t max_ahead);
   /// What the communicator is to other processes; nothing if it has no ranks of other processes. Throws CollectiveError
   /// Aborted (closed).

@@ -234,24 +234,15 @@ void LeaderService::lose(std::uint16_t process, Kind kind, const std::string& te
 
 void LeaderService::note_broken(std::uint16_t process, const LinkCheck& check) {
   if (!leader_->is_present(check.process) || facts_[check.process].restart != check.restart) return;
-  const Time now = steady_clock::now();
-  broken_links_.add(process, check.process, now);
-  if (!is_deciding_) decide_at(now);
+  broken_links_.add(process, check.process, steady_clock::now());
 }
 
 // A link also ends because its process does, which becomes known soon. And processes find in different heartbeats that
-// their links to another one deliver nothing. The decision waits until all of these links have been reported.
-void LeaderService::decide_at(Time time) {
-  is_deciding_ = true;
-  deciding_.expires_at(time + gone_within + 3 * options_.heartbeat);
-  deciding_.async_wait([this](const error_code& failed) {
-    if (!failed) choose_leaving();
-  });
-}
-
-void LeaderService::choose_leaving() {
-  is_deciding_ = false;
-  const Time until = steady_clock::now() - gone_within - 3 * options_.heartbeat;
+// their links to another one deliver nothing. The decision waits until all of these links have been reported: while
+// this process is held up, it does not read the reports.
+void LeaderService::choose_leaving(Time now, Time running_since) {
+  const Time until = now - gone_within - 3 * options_.heartbeat;
+  if (running_since > until) return;
   for (const BrokenLinks::Leaving& each : broken_links_.take_leaving(until, options_.own)) {
     std::string text = "it has no connection to ";
     for (std::size_t i = 0; i < each.others.size(); ++i) text += (i == 0 ? "" : ", ") + name(each.others[i]);
@@ -259,7 +250,6 @@ void LeaderService::choose_leaving() {
       link->send(Gone{.process = each.process, .text = name(each.process) + " is gone: " + text});
     lose(each.process, Kind::ProcessGone, text);
   }
-  if (const auto first = broken_links_.first()) decide_at(*first);
 }
 
 void LeaderService::send_outgoing() {
@@ -310,6 +300,7 @@ void LeaderService::send_heartbeats(Time now, Time running_since) {
            fmt::format("it has been silent for {:.1f} s (setting world.silence)",
                        std::chrono::duration<double>(now - link->last_heard()).count()));
   }
+  choose_leaving(now, running_since);
 }
 
 std::string LeaderService::describe(Time now) const {

@@ -75,8 +75,8 @@ class LeaderService {
 
   /// A message of the own process.
   void receive_own(Message message);
-  /// Sends heartbeats, and looks for processes that are silent. To be called in each period of heartbeats;
-  /// `running_since`: this process was not held up since then.
+  /// Sends heartbeats, looks for processes that are silent, and for processes that must leave because their connections
+  /// are broken. To be called in each period of heartbeats; `running_since`: this process was not held up since then.
   void send_heartbeats(Time now, Time running_since);
   void close() noexcept;
 
@@ -100,8 +100,7 @@ class LeaderService {
   void drop_successor(std::uint16_t process);
   void lose(std::uint16_t process, Kind kind, const std::string& text);
   void note_broken(std::uint16_t process, const LinkCheck& check);
-  void decide_at(Time time);
-  void choose_leaving();
+  void choose_leaving(Time now, Time running_since);
   void send_heartbeat(std::uint16_t process);
   void send_outgoing();
   void arm_timer();
@@ -131,8 +130,6 @@ class LeaderService {
   std::vector<Heard> heard_;       // by process
   std::vector<Silence> silences_;  // by process
   BrokenLinks broken_links_;
-  boost::asio::steady_timer deciding_{io_};  // when some of broken_links_ are old enough
-  bool is_deciding_ = false;                 // deciding_ runs
 };
 
 }  // namespace cox::detail::world

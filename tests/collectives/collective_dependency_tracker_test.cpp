@@ -2,6 +2,9 @@
 
 #include <coxswain/collectives/sequencer/collective_dependency_tracker.hpp>
 
+#include <rapidcheck.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -62,4 +65,41 @@ TEST_CASE("A collective stands for those before it on its communicator, but only
   awaited.add(6, collective(2, 9), clock);
   CHECK(awaited_by(awaited, 5, clock) == std::vector{collective(2, 7)});
   CHECK(awaited_by(awaited, 6, clock).back() == collective(2, 9));
+}
+
+TEST_CASE("What is found is what a list of all waits would say, whatever was added and has completed") {
+  REQUIRE(rc::check([] {
+    struct Added {
+      std::uint64_t from;
+      StreamPosition collective;
+    };
+    Clock clock;
+    CollectiveDependencyTracker awaited;
+    std::vector<Added> all;
+    std::uint64_t from = 0;
+    for (int step = 0; step < 60; ++step) {
+      const auto stream = *rc::gen::inRange(0U, 3U);
+      auto& completed = clock.counts[stream];
+      if (*rc::gen::inRange(0, 3) == 0) completed += *rc::gen::inRange<std::uint64_t>(0, 4);
+      from += *rc::gen::inRange<std::uint64_t>(0, 2);
+      const StreamPosition added = collective(stream, completed + *rc::gen::inRange<std::uint64_t>(0, 9));
+      awaited.add(from, added, clock);
+      all.push_back({from, added});
+      const auto last = *rc::gen::inRange<std::uint64_t>(0, from + 2);
+      std::vector<std::uint64_t> expected(clock.counts.size());
+      for (const Added& each : all)
+        if (each.from <= last) {
+          auto& most = expected[static_cast<std::size_t>(each.collective.stream)];
+          most = std::max(most, each.collective.position);
+        }
+      std::vector<std::uint64_t> found(clock.counts.size());
+      for (const StreamPosition& each : awaited_by(awaited, last, clock)) {
+        auto& position = found[static_cast<std::size_t>(each.stream)];
+        RC_ASSERT(position == 0U);
+        position = each.position;
+      }
+      for (std::size_t i = 0; i < found.size(); ++i)
+        RC_ASSERT(found[i] == (expected[i] > clock.counts[i] ? expected[i] : 0U));
+    }
+  }));
 }

@@ -126,6 +126,25 @@ TEST_CASE("A kept release of an operation that is lost meanwhile launches nothin
   CHECK(world.operations[0].times() == 1);
 }
 
+TEST_CASE("A process that could not join a world may join it again") {
+  Asked first;
+  Asked second;
+  Told told;
+  Sequencer sequencer;
+  const std::vector<DeviceId> devices{world_device(1), world_device(2)};
+  sequencer.join_world(1, devices, first, 8);
+  sequencer.lose_world(std::make_exception_ptr(
+      CollectiveError(CollectiveError::Kind::WorldGone, "it was not accepted", std::source_location())));
+  CHECK_THROWS_AS(sequencer.open(CommunicationId(devices), 1h), CollectiveError);
+  sequencer.join_world(1, devices, second, 8);
+  const CommunicatorNumber both = sequencer.open(CommunicationId(devices), 1h);
+  static_cast<void>(sequencer.submit(both, 0, {.requests = {of_count(1)}, .launch = told.launch()}));
+  CHECK(first.opened.empty());
+  CHECK(second.asked.size() == 1);
+  CHECK(sequencer.release({both, 1}));
+  CHECK(told.times() == 1);
+}
+
 TEST_CASE("T1: a local operation that waits for a lost one is released when the sequencer is not frozen any more") {
   World world;
   const CommunicatorNumber local = world.sequencer.open(CommunicationId({world_device(0)}), 1h);

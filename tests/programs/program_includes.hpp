@@ -1,0 +1,24 @@
+#pragma once
+
+// What most programs include: see COX_PRECOMPILED_HEADERS.
+
+#include <coxswain/device_handle/base/shutdown.hpp>
+#include <coxswain/device_handle/handle/device_handle.hpp>
+#include <coxswain/servers/host/server/host_server.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
