@@ -26,10 +26,8 @@ class CollectiveDependencyTracker {
     if (clock.completed(collective.stream) >= collective.position) return;
     Waits& waits = waits_for(collective.stream, clock);
     if (!waits.empty() && waits.back().position >= collective.position) return;
-    if (!waits.empty() && waits.back().from == from)
-      waits.back().position = collective.position;
-    else
-      waits.push_back({from, collective.position});
+    while (!waits.empty() && waits.back().from >= from) waits.pop_back();  // the new one stands for them
+    waits.push_back({from, collective.position});
   }
 
   /// Calls `visit(collective)` for the last incomplete collective of each communicator that piece `last` or an earlier

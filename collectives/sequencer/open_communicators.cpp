@@ -163,7 +163,8 @@ std::optional<CollectiveId> OpenCommunicators::overdue(Time now) const noexcept 
     bool waits_for_leader = false;
     while (const auto held = hold(*first->oldest())) {  // terminates: wait cycles are refused
       const CommunicatorSequence* waited_for = find(held->dependency.communicator);
-      waits_for_leader = has_been_asked(held->dependency);
+      // For the operation itself, or for an earlier one of its communicator, before which it cannot be resolved.
+      waits_for_leader = waited_for != nullptr && waited_for->oldest() != nullptr && !has_own_deadline(*waited_for);
       if (waits_for_leader || !is_overdue(waited_for)) break;
       first = waited_for;
     }

@@ -100,7 +100,7 @@ class LeaderService {
   void drop_successor(std::uint16_t process);
   void lose(std::uint16_t process, Kind kind, const std::string& text);
   void note_broken(std::uint16_t process, const LinkCheck& check);
-  void choose_leaving(Time now, Time running_since);
+  void choose_leaving(Time now);
   void send_heartbeat(std::uint16_t process);
   void send_outgoing();
   void arm_timer();
@@ -130,6 +130,8 @@ class LeaderService {
   std::vector<Heard> heard_;       // by process
   std::vector<Silence> silences_;  // by process
   BrokenLinks broken_links_;
+  Time last_look_{};      // at broken_links_
+  Time looking_since_{};  // this process was not held up since then
 };
 
 }  // namespace cox::detail::world

@@ -62,4 +62,4 @@ add_test(NAME "install: cox-train is built against the prefix and passes its tes
       "-DCMAKE_UNITY_BUILD=${COX_UNITY}" "-DCMAKE_UNITY_BUILD_BATCH_SIZE=6"
     --test-command "${CMAKE_CTEST_COMMAND}" --output-on-failure --parallel 2)
 set_tests_properties("install: cox-train is built against the prefix and passes its tests" PROPERTIES
-  FIXTURES_REQUIRED installed_tree TIMEOUT 1200)
+  FIXTURES_REQUIRED installed_tree PROCESSORS 2 TIMEOUT 1200)

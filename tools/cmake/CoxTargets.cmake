@@ -73,12 +73,13 @@ endfunction()
 
 # cox_precompile(header [targets...])
 # With COX_PRECOMPILED_HEADERS: this header of the current folder, which needs the targets, is compiled once for all
-# programs that cox_use_precompiled(program header) names. They must have the options of cox_compile_for_a_short_build().
+# programs that cox_use_precompiled(program header) names. They must have the options of the two functions called here.
 function(cox_precompile header)
   if(COX_PRECOMPILED_HEADERS)
     file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${header}.cpp" CONTENT "int main() {}\n")
     cox_add_program(precompiled_${header} SOURCES "${CMAKE_CURRENT_BINARY_DIR}/${header}.cpp" LINK ${ARGN})
     cox_compile_for_a_short_build(precompiled_${header})
+    cox_compile_without_pointer_checks(precompiled_${header})
     target_precompile_headers(precompiled_${header} PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}/${header}.hpp")
   endif()
 endfunction()

@@ -126,6 +126,28 @@ TEST_CASE("A kept release of an operation that is lost meanwhile launches nothin
   CHECK(world.operations[0].times() == 1);
 }
 
+TEST_CASE("An operation is not overdue while it waits for one before which the leader has another to release") {
+  Asked order;
+  std::vector<Told> told(4);
+  Sequencer sequencer;
+  const DeviceId second{.type = 0, .index = 1, .process = 1};
+  const std::vector<DeviceId> devices{world_device(1), second, world_device(2)};
+  sequencer.join_world(1, devices, order, 8);
+  const CommunicatorNumber all = sequencer.open(CommunicationId(devices), 1h);
+  const CommunicatorNumber local = sequencer.open(CommunicationId({world_device(0)}), 1s);
+  for (const std::size_t rank : {0U, 1U})
+    static_cast<void>(sequencer.submit(all, rank, {.requests = {of_count(1)}, .launch = told[rank].launch()}));
+  REQUIRE(order.asked.size() == 1);
+  static_cast<void>(sequencer.submit(all, 0, {.requests = {of_count(1)}, .launch = told[2].launch()}));
+  static_cast<void>(
+      sequencer.submit(local, 0, {.requests = {of_count(1)}, .dependencies = {{all, 2}}, .launch = told[3].launch()}));
+  sequencer.expire(std::chrono::steady_clock::now() + 10s);
+  CHECK(told[3].times() == 0);
+  CHECK(sequencer.release({all, 1}));
+  sequencer.expire(std::chrono::steady_clock::now() + 10s);  // now nobody else will find it overdue
+  CHECK(told[3].refusal() == CollectiveError::Kind::Timeout);
+}
+
 TEST_CASE("A process that could not join a world may join it again") {
   Asked first;
   Asked second;
