@@ -96,7 +96,7 @@ TEST_CASE("Any number of refused operations of two communicators end one behind 
   Gate gate;
   client.launch(gate.kernel(1), CubeCount::single(), KernelArguments{}.with_buffer(data));
   gate.wait_until_entered();
-  for (int i = 0; i < 2000; ++i) client.all_reduce(data, data, ElementType::I32, i % 2 == 0 ? alone : both);
+  for (int i = 0; i < 10'000; ++i) client.all_reduce(data, data, ElementType::I32, i % 2 == 0 ? alone : both);
   reach(client);
   gate.open();
   CHECK(failure_of(client) != nullptr);
