@@ -1,6 +1,7 @@
 #pragma once
 
-// What most tests include, but headers of the library, whose names could clash: see COX_PRECOMPILED_HEADERS.
+// Precompiled for all tests if COX_PRECOMPILED_HEADERS is set. No header of the library: a test that does not include
+// it may use one of its names for something else.
 
 #include <coxswain/tests/support/catch.hpp>
 

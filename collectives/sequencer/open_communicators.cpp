@@ -163,7 +163,7 @@ std::optional<CollectiveId> OpenCommunicators::overdue(Time now) const noexcept 
     bool waits_for_leader = false;
     while (const auto held = hold(*first->oldest())) {  // terminates: wait cycles are refused
       const CommunicatorSequence* waited_for = find(held->dependency.communicator);
-      // For the operation itself, or for an earlier one of its communicator, before which it cannot be resolved.
+      // It was asked for that operation, or for an earlier one of the communicator, which is resolved first.
       waits_for_leader = waited_for != nullptr && waited_for->oldest() != nullptr && !has_own_deadline(*waited_for);
       if (waits_for_leader || !is_overdue(waited_for)) break;
       first = waited_for;

@@ -20,7 +20,7 @@ using std::chrono::steady_clock;
 constexpr std::size_t most_hello = 32'768;  // bytes of a Hello: its devices have at most 24 KiB
 constexpr std::chrono::seconds successor_connects_within{30};
 constexpr std::chrono::seconds gone_within{2};
-constexpr std::chrono::milliseconds held_up{500};
+constexpr std::chrono::milliseconds interruption{500};
 
 }  // namespace
 
@@ -240,12 +240,13 @@ void LeaderService::note_broken(std::uint16_t process, const LinkCheck& check) {
 
 // A link also ends because its process does, which becomes known soon. And processes find in different heartbeats that
 // their links to another one deliver nothing. The decision waits until all of these links have been reported, and the
-// reports read: a process that is held up does not read. If it is for a short time, enough of the time remains.
+// reports read: a process that is held up does not read. After a short interruption there is time enough to read them;
+// if each counted, as it does for `running_since`, short heartbeats could postpone the decision for ever.
 void LeaderService::choose_leaving(Time now) {
-  const Time last = std::exchange(last_look_, now);
-  if (now - last > std::max<std::chrono::nanoseconds>(2 * options_.heartbeat, held_up)) looking_since_ = now;
+  const Time last = std::exchange(last_heartbeats_, now);
+  if (now - last > std::max<std::chrono::nanoseconds>(2 * options_.heartbeat, interruption)) uninterrupted_since_ = now;
   const Time until = now - gone_within - 3 * options_.heartbeat;
-  if (looking_since_ > until) return;
+  if (uninterrupted_since_ > until) return;
   for (const BrokenLinks::Leaving& each : broken_links_.take_leaving(until, options_.own)) {
     std::string text = "it has no connection to ";
     for (std::size_t i = 0; i < each.others.size(); ++i) text += (i == 0 ? "" : ", ") + name(each.others[i]);

@@ -130,8 +130,8 @@ class LeaderService {
   std::vector<Heard> heard_;       // by process
   std::vector<Silence> silences_;  // by process
   BrokenLinks broken_links_;
-  Time last_look_{};      // at broken_links_
-  Time looking_since_{};  // this process was not held up since then
+  Time last_heartbeats_{};      // when they were sent
+  Time uninterrupted_since_{};  // by a pause that could matter to broken_links_
 };
 
 }  // namespace cox::detail::world

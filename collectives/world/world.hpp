@@ -36,7 +36,7 @@ class World {
   /// Joins the world that the options and the environment name (see discover()), with these devices of this process,
   /// which need not be open. Blocks until all processes have joined, at most for the time of the options, or setting
   /// world.timeout. With one process it returns at once, opens no connection, and devices keep their names. Throws
-  /// ConfigError, StoreError and WorldError; then it may be called again.
+  /// ConfigError, StoreError and WorldError.
   [[nodiscard]] static World join(const std::vector<DeviceId>& devices, const WorldOptions& options = {});
   World(World&&) noexcept = default;
   World& operator=(World&&) = delete;

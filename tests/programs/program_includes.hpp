@@ -1,6 +1,6 @@
 #pragma once
 
-// What most programs include: see COX_PRECOMPILED_HEADERS.
+// Precompiled for all programs if COX_PRECOMPILED_HEADERS is set.
 
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/handle/device_handle.hpp>

@@ -64,20 +64,20 @@ struct LedWorld {
 TEST_CASE("L16: a leader that was held up reads what it has missed before it chooses a process that leaves") {
   LedWorld world(3);
   auto now = Clock::now();
-  const auto look = [&](std::chrono::seconds later) {
+  const auto send_heartbeats = [&](std::chrono::seconds later) {
     now += later;
     world.service.send_heartbeats(now, now);
   };
-  look(0s);
+  send_heartbeats(0s);
   world.report_broken(2, 1);
-  look(100s);  // it was held up
+  send_heartbeats(100s);  // it was held up
   CHECK(world.lost.empty());
   world.report_broken(0, 1);
-  for (int i = 0; i < 4; ++i) look(1s);
+  for (int i = 0; i < 4; ++i) send_heartbeats(1s);
   CHECK(world.lost.empty());
-  look(1s);
+  send_heartbeats(1s);
   CHECK(world.lost == std::vector<std::uint16_t>{1});
-  for (int i = 0; i < 10; ++i) look(1s);
+  for (int i = 0; i < 10; ++i) send_heartbeats(1s);
   CHECK(world.lost.size() == 1);
   world.service.close();
 }

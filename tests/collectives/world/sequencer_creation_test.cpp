@@ -126,7 +126,9 @@ TEST_CASE("A kept release of an operation that is lost meanwhile launches nothin
   CHECK(world.operations[0].times() == 1);
 }
 
-TEST_CASE("An operation is not overdue while it waits for one before which the leader has another to release") {
+TEST_CASE(
+    "An operation is not overdue while the leader has to release an earlier one of the communicator that it waits "
+    "for") {
   Asked order;
   std::vector<Told> told(4);
   Sequencer sequencer;
@@ -144,7 +146,7 @@ TEST_CASE("An operation is not overdue while it waits for one before which the l
   sequencer.expire(std::chrono::steady_clock::now() + 10s);
   CHECK(told[3].times() == 0);
   CHECK(sequencer.release({all, 1}));
-  sequencer.expire(std::chrono::steady_clock::now() + 10s);  // now nobody else will find it overdue
+  sequencer.expire(std::chrono::steady_clock::now() + 10s);  // the leader has no deadline for it any more
   CHECK(told[3].refusal() == CollectiveError::Kind::Timeout);
 }
 
