@@ -22,26 +22,53 @@ std::shared_ptr<PendingHandlers> PendingHandlers::for_context(boost::asio::execu
 
 // One at a time, without allocation and without holding the lock: a handler's destructor may start or end operations.
 void PendingHandlers::drop_all() noexcept {
-  for (;;) {
-    std::shared_ptr<PendingHandler> handler;
-    {
-      const std::scoped_lock lock(mutex_);
-      closed_ = true;
-      if (first_ == nullptr) return;
-      handler = first_->weak_from_this().lock();  // null: it is being destroyed, and its destructor waits for the lock
-      first_->unlink();
-    }
+  std::unique_lock lock(mutex_);
+  closed_ = true;
+  while (first_ != nullptr) {
+    // Null only if the call that started the operation has thrown and destroys it, with its handler, on its own thread.
+    const std::shared_ptr<PendingHandler> handler = first_->weak_from_this().lock();
+    first_->unlink();
+    lock.unlock();
     if (handler != nullptr) handler->drop_handler();
+    lock.lock();
   }
+  given_up_.wait(lock, [this] { return giving_up_ == 0; });
 }
 
 void PendingHandler::attach_to(std::shared_ptr<PendingHandlers> list) {
   list_ = std::move(list);
+  {
+    const std::scoped_lock lock(list_->mutex_);
+    if (!list_->closed_) {
+      next_ = std::exchange(list_->first_, this);
+      if (next_ != nullptr) next_->previous_ = this;
+      linked_ = true;
+      return;
+    }
+  }
+  drop_handler();
+}
+
+bool PendingHandler::claim() noexcept {
+  if (list_ == nullptr) return true;
   const std::scoped_lock lock(list_->mutex_);
-  if (list_->closed_) return;  // the context is being destroyed; the last owner destroys the handler
-  next_ = std::exchange(list_->first_, this);
-  if (next_ != nullptr) next_->previous_ = this;
-  linked_ = true;
+  if (!linked_) return false;
+  unlink();
+  return true;
+}
+
+void PendingHandler::give_up() noexcept {
+  if (list_ == nullptr) return drop_handler();
+  {
+    const std::scoped_lock lock(list_->mutex_);
+    if (!linked_) return;
+    unlink();
+    ++list_->giving_up_;
+  }
+  drop_handler();
+  const std::scoped_lock lock(list_->mutex_);
+  --list_->giving_up_;
+  list_->given_up_.notify_all();
 }
 
 void PendingHandler::detach() noexcept {

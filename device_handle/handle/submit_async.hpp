@@ -77,7 +77,8 @@ class AsyncCall final : public PendingHandler {
         device_(device),
         handler_(std::move(handler)) {}
 
-  /// Called once, before the call is queued. Throws std::bad_alloc.
+  /// Called once, before the call is queued. If the executor's context is being destroyed, the handler is destroyed and
+  /// the call runs without it. Throws std::bad_alloc.
   void attach() {
     PendingHandler::attach(boost::asio::get_associated_executor(*handler_, boost::asio::system_executor()));
   }
@@ -113,6 +114,7 @@ class AsyncCall final : public PendingHandler {
         if (last) report_task_error({device_, stream_, std::current_exception()});
       }
     }
+    give_up();
   }
 
   void drop_handler() noexcept override {
@@ -121,6 +123,7 @@ class AsyncCall final : public PendingHandler {
   }
 
   void call_handler() {
+    if (!claim()) return;
     const StreamScope scope(stream_);
     Handler handler = std::move(*handler_);
     handler_.reset();

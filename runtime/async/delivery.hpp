@@ -34,7 +34,10 @@ class Delivery final : public PendingHandler {
   static void start(Handler handler, std::shared_ptr<State> state) {
     State& shared = *state;
     const auto self = std::make_shared<Delivery>(std::move(handler), std::move(state));
-    if constexpr (has_executor) self->attach(self->work_->get_executor());
+    if constexpr (has_executor) {
+      const Executor executor = self->work_->get_executor();  // attach may destroy the guard
+      self->attach(executor);
+    }
     self->listen();
     shared.when_ready([self] { self->finish(false); });
   }
@@ -49,6 +52,7 @@ class Delivery final : public PendingHandler {
   static constexpr bool has_executor = !std::is_same_v<std::remove_cvref_t<Executor>, boost::asio::system_executor>;
 
   void listen() {
+    if (!handler_.has_value()) return;  // the executor's context is being destroyed
     auto slot = boost::asio::get_associated_cancellation_slot(*handler_);
     if (!slot.is_connected()) return;
     slot.assign([weak = weak_from_this()](boost::asio::cancellation_type type) {
@@ -83,6 +87,7 @@ class Delivery final : public PendingHandler {
         if (last) report_task_error({DeviceId{}, stream_, std::current_exception()});
       }
     }
+    give_up();
   }
 
   void drop_handler() noexcept override {
@@ -91,6 +96,7 @@ class Delivery final : public PendingHandler {
   }
 
   void deliver(bool cancelled) {
+    if (!claim()) return;
     const StreamScope scope(stream_);
     // Only one thread at a time may use a cancellation signal and its slot: that of the handler's executor, if it has
     // one. Without an executor, the thread that emits the signal is not known here, so the slot is not cleared. Its
