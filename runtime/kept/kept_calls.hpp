@@ -83,8 +83,9 @@ class KeptCalls {
   /// it is an ordinary one, but its memory may be written only between begin_update and commit: each other write
   /// (launch, copy, view, graph, destination of a collective or transfer) is refused with ServerError Validation.
   /// Writes by `call` and through raw pointers are not seen. Calls with the same name return the same memory. Blocks
-  /// for the device and the supervisor. Throws KeptError: Size, Descriptors, Limit, Memory, Supervisor, Forked, Order;
-  /// and as read().
+  /// for the device and the supervisor. Throws KeptError: Schema if the supervisor holds the set for other devices;
+  /// Lost: open the set anew, in another process or after the shutdown of its devices; Size, Descriptors, Limit,
+  /// Memory, Supervisor, Forked, Order; and as read().
   template <KeptServer S = Server>
   [[nodiscard]] KeptMemory kept(KeptSet& set, const std::string& name, std::size_t bytes,
                                 Site site = Site::current()) const {
@@ -177,7 +178,7 @@ class KeptCalls {
   KeptSet::Device& open(KeptSet& set, const Site& site) const {
     KeptSet::Device& device = set.device(client().device_id(), site);
     if (device.is_open) return device;
-    device.key = Server::kept_key(device.id);
+    set.identify(device, Server::kept_key(device.id), site);
     device.record = make(set, device, record_name, KeptRecordMemory::bytes, site, 1);
     device.poison = [client = client()](const Handle& memory, const std::exception_ptr& cause) {
       client.submit(Site::current(), "poison",
@@ -224,9 +225,20 @@ class KeptCalls {
       }
     } catch (...) {
       for (const std::string& key : made) set.drop(device, key);
+      if (is_lost(std::current_exception())) set.drop_held(device);
       throw;
     }
     return memory;
+  }
+
+  [[nodiscard]] static bool is_lost(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const KeptError& kept) {
+      return kept.kind() == KeptError::Kind::Lost;
+    } catch (...) {
+      return false;
+    }
   }
 
   // Gives the memory a checksum; compares memory that was restored with the one that it has.

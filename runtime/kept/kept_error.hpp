@@ -19,13 +19,14 @@ class KeptError : public Error {
   enum class Kind : std::uint8_t {
     Forked,       ///< The process is a fork of the one that opened the connection to the supervisor.
     InUse,        ///< The set is open in this process, or in another one of this supervisor, already.
-    Schema,       ///< The supervisor holds the set with another schema. The memory stays held.
+    Schema,       ///< The supervisor holds the set with another schema, or for other devices. The memory stays held.
     Size,         ///< The supervisor holds that memory with another size. It stays held.
     Limit,        ///< A maximum of the supervisor is reached: of bytes, allocations, sets, or of a length.
     Descriptors,  ///< The supervisor or this process has no file descriptor left.
     Supervisor,   ///< The supervisor does not answer, or not as this version of the library expects.
     Memory,       ///< The memory cannot be created or mapped.
-    Order,        ///< begin_update or commit out of order, or a device of the set has not been opened.
+    Lost,   ///< The memory that the supervisor held for a device is gone: its GPU was reset. It holds none any more.
+    Order,  ///< begin_update or commit out of order, or a device of the set has not been opened.
   };
 
   KeptError(Kind kind, const std::string& what, std::source_location site = std::source_location::current(),

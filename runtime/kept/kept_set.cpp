@@ -141,6 +141,28 @@ KeptSet::Device& KeptSet::device(DeviceId id, Site site) {
   return **found;
 }
 
+// Memory that is made for a device is held for it. So a device that cannot belong to the set is refused before: the
+// supervisor would hold memory for more devices than any process can open.
+void KeptSet::identify(Device& device, std::string key, Site site) {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> holding;
+  for (const auto& [place, memory] : held_.memory) holding.insert(place.first);
+  std::set<std::string> all = holding;
+  for (const auto& each : devices_)
+    if (!each->key.empty()) all.insert(each->key);
+  all.insert(key);
+  if (all.size() > devices_.size()) {
+    std::string names;
+    for (const std::string& each : holding) names += (names.empty() ? "" : ", ") + each;
+    throw KeptError(KeptError::Kind::Schema,
+                    "the supervisor holds memory of the kept set '" + name_ + "' for " + names + ", not for " +
+                        device.id.to_string() + (key == device.id.to_string() ? "" : " (" + key + ")") +
+                        "; it stays held",
+                    site);
+  }
+  device.key = std::move(key);
+}
+
 void KeptSet::require_complete(Device& device, Site site) const {
   const std::lock_guard lock(mutex_);
   require_opened(device, site);
@@ -250,16 +272,15 @@ void KeptSet::drop(const Device& device, const std::string& name) const noexcept
   }
 }
 
+void KeptSet::drop_held(const Device& device) const noexcept {
+  for (const auto& [place, memory] : held_.memory)
+    if (place.first == device.key) drop(device, place.second);
+}
+
 void KeptSet::opened(Device& device, Site site) {
   const std::lock_guard lock(mutex_);
   device.is_open = true;
   if (state_ || std::ranges::any_of(devices_, [](const auto& each) { return !each->is_open; })) return;
-  for (const auto& [key, memory] : held_.memory)
-    if (std::ranges::none_of(devices_, [&](const auto& each) { return each->key == key.first; }))
-      throw KeptError(KeptError::Kind::Schema,
-                      "the supervisor holds memory of the kept set '" + name_ + "' for device " + key.first +
-                          ", which this process does not use; it stays held",
-                      site);
   KeptState state = state_of_records();
   report_found(state, site);
   for (const auto& each : devices_) each->last_epoch = state.last_epoch;

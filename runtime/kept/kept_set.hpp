@@ -129,6 +129,9 @@ class KeptSet {
 
   /// Throws KeptError Order if the device does not belong to the set, or after forget().
   [[nodiscard]] Device& device(DeviceId id, Site site);
+  /// Sets the key of the device, before any memory of it is made. Throws KeptError Schema if the supervisor holds
+  /// memory of the set for other devices: it stays held for them.
+  void identify(Device& device, std::string key, Site site);
   /// Throws KeptError Order if the supervisor holds memory for the device that this process has not opened: a commit
   /// would declare that memory whole, too.
   void require_complete(Device& device, Site site) const;
@@ -159,6 +162,8 @@ class KeptSet {
   void keep(const Device& device, const std::string& name, std::uint64_t bytes, KeptStorage& storage, Site site) const;
   /// The supervisor drops memory that could not be opened as a whole. Does not throw.
   void drop(const Device& device, const std::string& name) const noexcept;
+  /// The supervisor drops all that it has held for the device. Does not throw.
+  void drop_held(const Device& device) const noexcept;
   /// Gives host values of an update to the supervisor. Throws KeptError Limit for more than 64 KiB, Supervisor if it
   /// does not take them within 200 ms.
   void send_values(const Device& device, std::span<const std::byte> values, Site site) const;

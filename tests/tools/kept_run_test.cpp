@@ -63,6 +63,13 @@ TEST_CASE("Nothing of a killed program writes kept memory any more when the next
   CHECK(static_cast<int>(command.code) == 0);
 }
 
+TEST_CASE("Memory of a device that the next process does not use is reported, and stays held") {
+  const Command command =
+      Command::run({"run", "--backoff", "1ms", "--backoff-max", "1ms", "--on", "75", "--", COX_KEPT_ELSEWHERE});
+  CAPTURE(command.err);
+  CHECK(static_cast<int>(command.code) == 0);
+}
+
 TEST_CASE("A program that keeps more memory than the limit allows gets an error, and less is held as before") {
   const TemporaryFile file("");
   const auto run_with = [&](const char* limit) {

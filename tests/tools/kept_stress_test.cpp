@@ -39,7 +39,8 @@ TEST_CASE("A stress of kept sets finds writes after the commit") {
 }
 
 TEST_CASE("Arguments that a stress of kept sets cannot have are refused") {
-  for (const std::string argument : {"--fault throw=0.1", "--devices cuda", "--seconds 3", "--mix submit=1"})
+  for (const std::string argument :
+       {"--fault throw=0.1", "--fault gpu", "--fault kill=0.6,gpu=0.6", "--seconds 3", "--mix submit=1"})
     CHECK(Shell::run("$COX stress --kept 3 " + argument).code == 2);
   CHECK(static_cast<int>(Command::run({"stress", "--kept", "0"}).code) == 2);
 }

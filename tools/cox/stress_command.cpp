@@ -184,9 +184,9 @@ StressCommand::StressCommand(CLI::App& app)
       "(default: a file in the folder for temporary files; its name is printed)");
   command_.add_flag("--quiet", quiet_, "Print no progress and no table");
   command_.add_option("--kept", kept_,
-                      "Instead: update kept sets on host devices in this number of processes, one after the other as "
-                      "under `cox run`, and check what each finds. --fault kill=0.5 has half of them killed (default: "
-                      "all)");
+                      "Instead: update kept sets in this number of processes, one after the other as under `cox run`, "
+                      "and check what each finds. --fault kill=0.5 has half of them killed (default: all), gpu=0.5 "
+                      "has a kernel fail in half of them");
   command_.add_flag("--standby", standby_, "With --kept: as under `cox run --standby`");
   command_.add_option("--world", worlds_,
                       "Instead: start this number of worlds, one after the other. In each a process, or a connection, "
@@ -307,17 +307,23 @@ stress::KeptStress StressCommand::kept_options() const {
   options.rounds = parse_count("--kept", kept_, 1, 1'000'000);
   options.seed = seed();
   if (!payload_.empty()) options.payload = stress::Payload::parse("--payload", payload_);
-  if (!fault_.empty() && fault_ != "kill")
+  if (fault_ == "gpu") {
+    options.kill = 0;
+    options.fault = 1;
+  } else if (!fault_.empty() && fault_ != "kill") {
+    options.kill = 0;
     for (const Setting& fault : parse_settings("--fault", fault_)) {
-      if (fault.name != "kill")
-        throw ArgumentError("--fault: with --kept it is kill, not '" + std::string(fault.name) + "'");
-      options.kill = parse_probability("--fault: kill", fault.value);
+      if (fault.name != "kill" && fault.name != "gpu")
+        throw ArgumentError("--fault: with --kept it is kill or gpu, not '" + std::string(fault.name) + "'");
+      (fault.name == "kill" ? options.kill : options.fault) = parse_probability("--fault: kill or gpu", fault.value);
     }
+    if (options.kill + options.fault > 1) throw ArgumentError("--fault: kill and gpu together are more than 1");
+  }
   refuse_options("--kept", {"--seconds", "--operations", "--rounds", "--mix", "--json", "--trace", "--metrics",
                             "--clients", "--flight-recorder", "--world", "--processes"});
   options.flawed = kept_flaw_;
-  if (!devices_.starts_with("host")) throw ArgumentError("--devices: --kept runs on host devices, such as host:2");
   options.devices = parse_devices("--devices", devices_);
+  if (options.fault > 0 && !are_gpus(options.devices)) throw ArgumentError("--fault: gpu needs GPUs, such as cuda:0");
   return options;
 }
 
@@ -339,7 +345,7 @@ ExitCode StressCommand::run_kept(std::ostream& out, std::ostream& err) const {
                                      "--seed",
                                      std::to_string(options.seed),
                                      "--fault",
-                                     "kill=" + std::to_string(options.kill)};
+                                     "kill=" + std::to_string(options.kill) + ",gpu=" + std::to_string(options.fault)};
     if (!payload_.empty()) program.insert(program.end(), {"--payload", payload_});
     if (kept_flaw_) program.emplace_back("--kept-flaw");
     program.emplace_back("--kept-book");

@@ -77,9 +77,15 @@ void CudaKeptStorage::import_piece(int descriptor, std::size_t bytes, std::sourc
   if (bytes % CudaStorage::granule != 0 || bytes > reserved_ - mapped_)
     fail(*context_, "has pieces of a wrong size", site);
   CUmemGenericAllocationHandle piece = 0;
-  if (!COX_CUDA_CHECK(physical_import(&piece, reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor)),
-                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)))
-    fail(*context_, "cannot be imported: the GPU was reset, or the memory belongs to another driver", site);
+  const CUresult result =
+      driver().physical_import(&piece, reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor)),
+                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) fail(*context_, "cannot be imported: there is no memory for it", site);
+  if (!check_cuda(result, "physical_import"))
+    throw KeptError(KeptError::Kind::Lost,
+                    "kept memory of GPU " + std::to_string(context_->ordinal()) +
+                        " is lost: it cannot be imported, because the GPU was reset or another driver is loaded",
+                    site);
   pieces_.push_back(piece);
   CUmemAllocationProp properties{};
   COX_CUDA_TRY(physical_properties(&properties, piece));

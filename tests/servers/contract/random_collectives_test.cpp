@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -23,6 +24,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -315,8 +317,35 @@ void open_impatiently(Fleet& fleet, const ProgramShape& shape) {
   reset_settings({"collectives.timeout"});
 }
 
+/// Ends the process with the flight recorders if no program ends for a minute: they hang.
+class HangWatch {
+ public:
+  HangWatch() = default;
+  void note_progress() noexcept { ended_.fetch_add(1); }
+
+ private:
+  static constexpr std::chrono::minutes patience{1};
+
+  std::atomic<std::uint64_t> ended_{0};
+  std::mutex mutex_;
+  std::condition_variable_any never_;
+  std::jthread watch_{[this](const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    for (std::uint64_t before = 0;;) {
+      static_cast<void>(never_.wait_for(lock, stop, patience, [] { return false; }));
+      if (stop.stop_requested()) return;
+      if (ended_.load() == before) {
+        std::cerr << "the programs hang: " << dump_flight_recorders() << std::endl;
+        std::abort();
+      }
+      before = ended_.load();
+    }
+  }};
+};
+
 template <class Fleet>
 void run_programs(std::size_t programs, std::uint64_t first_seed) {
+  HangWatch watch;
   constexpr std::size_t at_once = 50;  // programs on one fleet
   for (std::size_t done = 0; done < programs;) {
     Fleet fleet(Fleet::max_devices());
@@ -340,26 +369,9 @@ void run_programs(std::size_t programs, std::uint64_t first_seed) {
       ProgramRun<Fleet> run(fleet, program, stale);
       run.run(1 + random() % 6, seed);
       run.check();
+      watch.note_progress();
     }
   }
-}
-
-/// Ends the process with the flight recorders if `f` takes longer than that: it hangs.
-template <class F>
-void watched(std::chrono::minutes patience, F&& f) {
-  std::promise<void> done;
-  const std::jthread watch([patience, end = done.get_future()]() mutable {
-    if (end.wait_for(patience) == std::future_status::ready) return;
-    std::cerr << "the programs hang: " << dump_flight_recorders() << std::endl;
-    std::abort();
-  });
-  try {
-    f();
-  } catch (...) {  // a requirement that does not hold
-    done.set_value();
-    throw;
-  }
-  done.set_value();
 }
 
 }  // namespace
@@ -367,13 +379,12 @@ void watched(std::chrono::minutes patience, F&& f) {
 TEMPLATE_TEST_CASE("L14: random programs of overlapping communicators with faults equal their sequential execution", "",
                    COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 4);
-  watched(std::chrono::minutes(10), [] { run_programs<TestType>((sanitized ? 40 : 300) / TestType::slowness, 1); });
+  run_programs<TestType>((sanitized ? 40 : 300) / TestType::slowness, 1);
 }
 
 // COX_TEST_SEED: the seed of the first program, such as one that has failed before.
 TEMPLATE_TEST_CASE("Ten thousand random programs of collectives, full length", "[.long]", COX_FLEETS) {
   COX_REQUIRE_FLEET(TestType, 2);
   const char* const seed = std::getenv("COX_TEST_SEED");
-  watched(std::chrono::minutes(60),
-          [&] { run_programs<TestType>(10'000, seed != nullptr ? std::stoull(seed) : std::random_device{}()); });
+  run_programs<TestType>(10'000, seed != nullptr ? std::stoull(seed) : std::random_device{}());
 }

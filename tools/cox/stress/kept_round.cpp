@@ -3,12 +3,20 @@
 #include <coxswain/runtime/kept/kept_set.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
+#include <coxswain/tools/cox/exit_code.hpp>
+#include <coxswain/tools/cox/stress/kept_kernels.hpp>
 
+#if COX_HAS_CUDA
+#include <coxswain/tools/cox/stress/cuda_kept_kernels.hpp>
+#endif
+
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <exception>
-#include <memory>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -19,15 +27,11 @@ namespace {
 
 constexpr std::size_t kept_members = 3;
 
-// The word that the update of that epoch writes there.
-std::uint64_t kept_word(std::uint64_t epoch, std::uint64_t place, std::size_t index) {
-  return Random::derived(epoch, place * 0x100000001U + index);
-}
-
 // One of the two sets, on all devices.
+template <class Client>
 class StressedSet {
  public:
-  StressedSet(const KeptStress& options, const std::vector<HostClient>& clients, KeptMode mode,
+  StressedSet(const KeptStress& options, const std::vector<Client>& clients, KeptMode mode,
               std::uint64_t checksum_every)
       : options_(options),
         clients_(clients),
@@ -39,7 +43,7 @@ class StressedSet {
     Random sizes(Random::derived(options.seed, number_));
     for (std::size_t i = 0; i < kept_members; ++i)
       words_.push_back(options.payload.pick(sizes) / sizeof(std::uint64_t) + 1);
-    for (const HostClient& client : clients_)
+    for (const Client& client : clients_)
       for (std::size_t i = 0; i < kept_members; ++i)
         static_cast<void>(client.kept(set_, name_of(i), words_[i] * sizeof(std::uint64_t)));
     state_ = set_.state();
@@ -75,7 +79,7 @@ class StressedSet {
   void update() {
     const std::uint64_t epoch = ++last_epoch_;
     for (std::size_t device = 0; device < clients_.size(); ++device) {
-      const HostClient& client = clients_[device];
+      const Client& client = clients_[device];
       client.begin_update(set_, epoch);
       for (std::size_t i = 0; i < kept_members; ++i) write(device, i, epoch, Access::Overwrite);
       const std::uint64_t value = kept_word(epoch, device, kept_members);
@@ -95,7 +99,7 @@ class StressedSet {
   // What of the device is not as its state says; an empty text: nothing.
   [[nodiscard]] std::string lack_of(std::size_t device, const KeptState::Device& found) {
     const bool is_whole = state_.kind == KeptState::Kind::Whole;
-    const HostClient& client = clients_[device];
+    const Client& client = clients_[device];
     const std::string on = " on " + tools::device_name(found.device);
     for (std::size_t i = 0; i < kept_members; ++i) {
       const Handle& memory = client.kept_current(set_, name_of(i));
@@ -120,7 +124,7 @@ class StressedSet {
     return {};
   }
 
-  static bool can_be_read(const HostClient& client, const Handle& memory) {
+  static bool can_be_read(const Client& client, const Handle& memory) {
     try {
       static_cast<void>(client.read_one(memory));
       return true;
@@ -130,16 +134,12 @@ class StressedSet {
   }
 
   void write(std::size_t device, std::size_t member, std::uint64_t epoch, Access access) {
-    const std::uint64_t place = device * kept_members + member;
-    clients_[device].call(KernelArguments().with_buffer(clients_[device].kept_next(set_, name_of(member)), access),
-                          [count = words_[member], place, epoch](std::span<void* const> pointers) {
-                            auto* const words = static_cast<volatile std::uint64_t*>(pointers[0]);
-                            for (std::size_t i = 0; i < count; ++i) words[i] = kept_word(epoch, place, i);
-                          });
+    KeptKernels<Client>::write(clients_[device], clients_[device].kept_next(set_, name_of(member)), access,
+                               words_[member], epoch, device * kept_members + member);
   }
 
   const KeptStress& options_;
-  const std::vector<HostClient>& clients_;
+  const std::vector<Client>& clients_;
   const std::size_t number_;
   std::vector<std::size_t> words_;  // of each member
   KeptSet set_;
@@ -147,43 +147,44 @@ class StressedSet {
   std::uint64_t last_epoch_ = 0;
 };
 
-// Kills the process after that time.
-void kill_after(std::chrono::microseconds time) {
-  std::thread([until = std::chrono::steady_clock::now() + time] {
-    while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
-    std::raise(SIGKILL);
-  }).detach();
+// Calls a function that ends the process after a random time, on a thread of its own.
+class EndSoon {
+ public:
+  EndSoon(std::function<void()> end, Random& random, std::chrono::microseconds longest)
+      : thread_([end = std::move(end),
+                 until = std::chrono::steady_clock::now() +
+                         std::chrono::microseconds(random.below(static_cast<std::uint64_t>(longest.count())))] {
+          while (std::chrono::steady_clock::now() < until) std::this_thread::yield();
+          end();
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+KeptEnd pick_end(const KeptStress& options, Random& random) {
+  const double drawn = random.unit();
+  if (drawn < options.kill) return KeptEnd::Kill;
+  if (drawn >= options.kill + options.fault) return KeptEnd::Itself;
+  static constexpr std::array faults{KeptEnd::Trap, KeptEnd::Address, KeptEnd::Assertion};
+  return faults[random.below(faults.size())];
 }
 
-// A quarter of the kills come soon after the start: while the sets are opened, or while a standby waits. The others
-// come during the updates.
-constexpr std::uint64_t kept_opening_us = 8'000;
-constexpr std::uint64_t kept_updating_us = 30'000;
-
-}  // namespace
-
-int run_kept_round(const KeptStress& options, std::uint64_t round, KeptBook& book) try {
-  Random random(Random::derived(options.seed, round + 1000));
-  book.rounds.fetch_add(1);
-  const bool is_last = round >= options.rounds;
-  const bool dies = !is_last && random.unit() < options.kill;
-  const bool dies_early = dies && random.below(4) == 0;
-  const std::uint64_t updates = 1 + random.below(40);
-  const std::uint64_t checksum_every = random.below(4);
-  if (dies) book.kills.fetch_add(1);
-  if (dies_early) kill_after(std::chrono::microseconds(random.below(kept_opening_us)));
-  std::vector<HostClient> clients;
-  for (const DeviceId device : options.devices) clients.push_back(HostClient::load(device));
-  StressedSet in_place(options, clients, KeptMode::InPlace, checksum_every);
-  StressedSet two_copies(options, clients, KeptMode::Double, checksum_every);
-  in_place.check(book);
-  two_copies.check(book);
-  if (is_last || book.has_wrong.load()) return 0;
-  if (dies && !dies_early) kill_after(std::chrono::microseconds(random.below(kept_updating_us)));
-  const CommunicationId all(options.devices);
+// Updates both sets on all devices: for ever, or so many times.
+template <class Client>
+void update_sets(StressedSet<Client>& in_place, StressedSet<Client>& two_copies, const std::vector<Client>& clients,
+                 std::optional<std::uint64_t> updates, Random& random, KeptBook& book) {
+  std::vector<DeviceId> devices;
   std::vector<Handle> one;
-  for (const HostClient& client : clients) one.push_back(client.create(Bytes::zeroed(sizeof(float))));
-  for (std::uint64_t i = 0; dies || i < updates; ++i) {
+  for (const Client& client : clients) {
+    devices.push_back(client.device_id());
+    one.push_back(client.create(Bytes::zeroed(sizeof(float))));
+  }
+  const CommunicationId all(devices);
+  const auto wait = [&] {
+    for (const Client& client : clients) client.sync().get();
+  };
+  for (std::uint64_t i = 0; !updates || i < *updates; ++i) {
     in_place.update();
     two_copies.update();
     for (std::size_t device = 0; device < clients.size(); ++device) {  // between two updates of all devices
@@ -191,12 +192,63 @@ int run_kept_round(const KeptStress& options, std::uint64_t round, KeptBook& boo
       clients[device].sync_collective();
     }
     if (random.below(3) != 0) continue;
-    for (const HostClient& client : clients) client.sync().get();
+    wait();
     in_place.note_synced(book);
     two_copies.note_synced(book);
   }
-  for (const HostClient& client : clients) client.sync().get();
-  return next_round_code;
+  wait();
+}
+
+template <class Client>
+int run_round(const KeptStress& options, std::uint64_t round, KeptBook& book) {
+  using Kernels = KeptKernels<Client>;
+  Random random(Random::derived(options.seed, round + 1000));
+  book.rounds.fetch_add(1);
+  const bool is_last = round >= options.rounds;
+  const KeptEnd end = is_last ? KeptEnd::Itself : pick_end(options, random);
+  const bool is_cut = end != KeptEnd::Itself;
+  // A quarter of the ends come soon after the start: while the sets are opened, or while a standby waits. The others
+  // come during the updates.
+  const bool is_early = is_cut && random.below(4) == 0;
+  const std::uint64_t updates = 1 + random.below(40);
+  const std::uint64_t checksum_every = random.below(4);
+  if (is_cut) (end == KeptEnd::Kill ? book.kills : book.faults).fetch_add(1);
+  std::vector<Client> clients;
+  std::optional<EndSoon> ending;  // its thread uses the clients
+  try {
+    // A process can be killed while it opens its devices; a kernel can fail only afterwards.
+    const auto cut = [&clients, end] {
+      if (end == KeptEnd::Kill) std::raise(SIGKILL);
+      Kernels::fail(clients.back(), end);
+    };
+    if (is_early && end == KeptEnd::Kill) ending.emplace(cut, random, Kernels::opening);
+    for (const DeviceId device : options.devices) {
+      clients.push_back(Client::load(device));
+      Kernels::prepare(clients.back());
+    }
+    if (is_early && end != KeptEnd::Kill) ending.emplace(cut, random, Kernels::updating);
+    StressedSet<Client> in_place(options, clients, KeptMode::InPlace, checksum_every);
+    StressedSet<Client> two_copies(options, clients, KeptMode::Double, checksum_every);
+    in_place.check(book);
+    two_copies.check(book);
+    if (is_last || book.has_wrong.load()) return 0;
+    if (is_cut && !is_early) ending.emplace(cut, random, Kernels::updating);
+    update_sets(in_place, two_copies, clients, is_cut ? std::nullopt : std::optional(updates), random, book);
+    return next_round_code;
+  } catch (const Error&) {
+    const bool is_fault = is_cut && end != KeptEnd::Kill && exit_code(0) == gpu_fault_exit_code;
+    if (!is_fault) throw;
+    return gpu_fault_exit_code;
+  }
+}
+
+}  // namespace
+
+int run_kept_round(const KeptStress& options, std::uint64_t round, KeptBook& book) try {
+#if COX_HAS_CUDA
+  if (options.devices.front().type != host_device_type) return run_round<CudaClient>(options, round, book);
+#endif
+  return run_round<HostClient>(options, round, book);
 } catch (const std::exception& error) {
   book.add_wrong(std::string("round ") + std::to_string(round) + ": " + error.what());
   return 0;
