@@ -358,14 +358,19 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
                             site);
   }
   /// Ends the capture, even if it failed. The graph keeps all memory that its work touches: handles stay valid between
-  /// replays and may be dropped. Blocks for the device thread. Throws ServerError Graph, with the failure of the
-  /// capture as its cause.
+  /// replays and may be dropped. Blocks for the device thread, and on GPUs until no collective is half launched, at
+  /// most for 10 s. Throws ServerError Graph, with the failure of the capture as its cause.
   [[nodiscard]] Graph<ComputeClient> graph_stop_capture(Site site = Site::current()) const {
     ComputeClient self = *this;
     self.set_stream(stream_id());
-    const GraphId graph = device_.submit_blocking(
+    const GraphId id = device_.submit_blocking(
         [caller = Caller{stream_id(), site}](Server& server) { return server.end_capture(caller); }, site);
-    return {self, graph, site};
+    Graph<ComputeClient> graph(self, id, site);
+    if constexpr (requires(Server& server) { server.make_ready(id); }) {
+      if (ThreadContext::current() == nullptr)  // a device thread may not wait for what this waits for
+        device_.submit_blocking([id](Server& server) { return server.make_ready(id); }, site)();
+    }
+    return graph;
   }
 
   // Synchronisation, memory pools and exclusive access

@@ -267,6 +267,10 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   const int fd = ::fcntl(given, F_DUPFD_CLOEXEC, 0);
   if (fd < 0 || ::fstat(fd, &status) != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto size = static_cast<std::size_t>(status.st_size);
+  if (size < fake_granule) {  // no memory
+    ::close(fd);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   const int device = static_cast<int>(size % fake_granule / fake_device_mark);
   ++fake_state().live;
   *handle = handle_of(fd);

@@ -43,9 +43,8 @@ struct CopyEngine::Job {
 /// The stream and the page-locked buffers with which a thread of the engine copies.
 class CopyEngine::Copier {
  public:
-  explicit Copier(CopyEngine& engine) : engine_(engine), events_(*engine.events_), chunk_(engine.options_.chunk) {
-    COX_CUDA_TRY(stream_create(stream_.out(), CU_STREAM_NON_BLOCKING, 0));
-  }
+  explicit Copier(CopyEngine& engine)
+      : engine_(engine), events_(*engine.events_), chunk_(engine.options_.chunk), stream_(engine.take_stream()) {}
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
   ~Copier() {
@@ -162,7 +161,18 @@ class CopyEngine::Copier {
 };
 
 CopyEngine::CopyEngine(std::string thread_name, std::shared_ptr<CudaEvents> events, const CopyEngineOptions& options)
-    : thread_name_(std::move(thread_name)), events_(std::move(events)), options_(options) {}
+    : thread_name_(std::move(thread_name)), events_(std::move(events)), options_(options) {
+  for (std::size_t i = 0; i < options_.threads; ++i)
+    COX_CUDA_TRY(stream_create(unused_streams_.emplace_back().out(), CU_STREAM_NON_BLOCKING, 0));
+}
+
+// There is one for each thread.
+DriverStream CopyEngine::take_stream() noexcept {
+  const std::lock_guard lock(mutex_);
+  DriverStream taken = std::move(unused_streams_.back());
+  unused_streams_.pop_back();
+  return taken;
+}
 
 CopyEngine::~CopyEngine() { stop(); }
 
@@ -218,6 +228,7 @@ void CopyEngine::stop() noexcept {
     changed_.notify_all();
   }
   for (std::thread& thread : threads) thread.join();
+  unused_streams_.clear();
 }
 
 void CopyEngine::run() {
@@ -225,7 +236,7 @@ void CopyEngine::run() {
   std::optional<Copier> copier;
   while (const std::shared_ptr<Job> job = next_job()) {
     try {
-      if (!copier) {  // first job, or creating it failed before: try again
+      if (!copier) {  // first job
         events_->context().make_current();
         copier.emplace(*this);
       }

@@ -5,7 +5,7 @@
 #include <coxswain/runtime/buffer/operation_memory.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/tensor/copy_plan.hpp>
-#include <coxswain/servers/cuda/driver/driver.hpp>
+#include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 
 #include <atomic>
@@ -56,6 +56,7 @@ struct CopyEngineOptions {
 /// that a waiting task holds no buffers that others need. Any thread.
 class CopyEngine {
  public:
+  /// Creates the streams, with the context current (see CudaStreams::open). Throws CudaError.
   CopyEngine(std::string thread_name, std::shared_ptr<CudaEvents> events, const CopyEngineOptions& options);
   CopyEngine(const CopyEngine&) = delete;
   CopyEngine& operator=(const CopyEngine&) = delete;
@@ -77,6 +78,7 @@ class CopyEngine {
   void run();
   [[nodiscard]] std::shared_ptr<Job> next_job();
   [[nodiscard]] bool leave(Job& job);
+  [[nodiscard]] DriverStream take_stream() noexcept;
   static void finish(Job& job, Copier* copier) noexcept;
 
   const std::string thread_name_;
@@ -90,6 +92,7 @@ class CopyEngine {
   Job* last_ = nullptr;  // valid if there is a first
   bool stopping_ = false;
   std::vector<std::thread> threads_;
+  std::vector<DriverStream> unused_streams_;  // one for each thread that has none yet
 };
 
 }  // namespace cox::detail

@@ -11,6 +11,7 @@
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/kernel/empty_kernel.hpp>
 
 #include <new>
 #include <optional>
@@ -31,6 +32,19 @@ CudaStreamOptions stream_options() {
   return {.streams = now.get<std::uint64_t>("cuda.streams"),
           .in_flight = now.get<std::uint64_t>("cuda.launches_in_flight"),
           .launches_at_a_time = now.get<std::uint64_t>("cuda.launches_at_a_time")};
+}
+
+// Null if it cannot be loaded.
+CUfunction empty_kernel(DeviceId device, const CudaContext& context) {
+  try {
+    return load_empty_kernel({context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                              context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)});
+  } catch (const Error& error) {
+    log::write(LogSubsystem::Cuda, LogLevel::Warn, [&] {
+      return device.to_string() + " launches kernels one by one, which takes longer: " + error.what();
+    });
+    return nullptr;
+  }
 }
 
 MemoryPoolOptions pinned_options() {
@@ -73,6 +87,7 @@ CudaDevice::CudaDevice(Facts facts, std::shared_ptr<CudaContext> context, Thread
       fault_listener_([this](std::vector<GpuFault::Suspect>& suspects) { streams_.add_suspects(suspects); },
                       [posts = posts_] { posts->notify(); }) {
   kept_.reserve(16);
+  streams_.open(empty_kernel(facts_->owner.device, *context_));
   COX_CUDA_TRY(stream_create(capture_stream_.out(), CU_STREAM_NON_BLOCKING, 0));
   if (thread != nullptr) attach(*thread);
   log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] {
@@ -335,10 +350,16 @@ void CudaDevice::note_captured_write(const Binding& memory, const Caller& caller
 GraphId CudaDevice::end_capture(CudaStream& stream, const Caller& caller) {
   stream.capture.require(CaptureState::Call::Stop, caller.site);
   captured_writes_.forget(stream.location().stream);
-  auto graph = stream.capture.stop(caller.site, [this](CudaGraph& made) { made.finish(capture_stream_.get()); });
+  auto graph =
+      stream.capture.stop(caller.site, [this](CudaGraph& made) { made.finish(capture_stream_.get(), context_); });
   const GraphId id = GraphId::next();
   graphs_.emplace(id.value, Captured{stream.location().stream, std::move(graph)});
   return id;
+}
+
+std::shared_ptr<PartGraphs> CudaDevice::part_graphs(GraphId id) const noexcept {
+  const auto found = graphs_.find(id.value);
+  return found == graphs_.end() ? nullptr : found->second.graph->natives();
 }
 
 void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& caller) {
@@ -358,6 +379,7 @@ void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
   try {
     if (!graph->has_one_part()) failed = std::make_shared<std::exception_ptr>();
     graph->for_each_use([&](const BufferUse& use) { require_update(use, caller.site); });
+    graph->natives()->instantiate();
   } catch (...) {
     refusal = std::current_exception();
     stream.fail(refusal);

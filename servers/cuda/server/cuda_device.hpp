@@ -223,6 +223,8 @@ class CudaDevice final : private BatchHook {
   /// Records that the capture on the stream writes this memory outside the steps of its graph. Throws as resolve().
   void note_captured_write(const Binding& memory, const Caller& caller);
   [[nodiscard]] GraphId end_capture(CudaStream& stream, const Caller& caller);
+  /// Null if no graph has that id.
+  [[nodiscard]] std::shared_ptr<PartGraphs> part_graphs(GraphId id) const noexcept;
   /// Queues the graph's work on its stream. Throws ServerError Graph if no graph has that id.
   void replay(GraphId id, MembershipEpoch call_epoch, const Caller& caller);
   void remove_graph(GraphId id);

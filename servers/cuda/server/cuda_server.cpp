@@ -11,11 +11,13 @@
 #include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
+#include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
 #include <coxswain/runtime/profile/profile_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/peer/launch_gate.hpp>
 #include <coxswain/servers/cuda/server/cuda_collective.hpp>
 #include <coxswain/servers/cuda/server/cuda_device.hpp>
 #include <coxswain/servers/cuda/server/cuda_work.hpp>
@@ -362,6 +364,21 @@ void CudaServer::begin_capture(const Caller& caller) {
 }
 
 GraphId CudaServer::end_capture(const Caller& caller) { return device_->end_capture(device_->enter(caller), caller); }
+
+// If no moment is found at which no collective is half launched, or if it fails, the first replay instantiates the
+// graphs, and reports the failure.
+UniqueFunction<void()> CudaServer::make_ready(GraphId graph) {
+  return [graphs = device_->part_graphs(graph)] {
+    constexpr std::chrono::seconds patience{10};
+    if (graphs == nullptr || detail::gpu_faulted()) return;
+    try {
+      if (const auto held = detail::LaunchGate::of_process().try_quiesce(patience)) graphs->instantiate();
+    } catch (const Error& error) {
+      log::write(LogSubsystem::Cuda, LogLevel::Debug,
+                 [&] { return std::string("a graph is not ready: ") + error.what(); });
+    }
+  };
+}
 
 bool CudaServer::capturing(const Caller& caller) { return device_->enter(caller).capture.capturing(); }
 

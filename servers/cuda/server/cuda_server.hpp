@@ -105,6 +105,9 @@ class CudaServer {
   void graph_prepare(const Caller& caller);
   void begin_capture(const Caller& caller);
   [[nodiscard]] GraphId end_capture(const Caller& caller);
+  /// What makes the graph ready for its first replay, which does it otherwise. To be called after end_capture(), before
+  /// a replay, by a thread that may wait: for collectives that are half launched.
+  [[nodiscard]] UniqueFunction<void()> make_ready(GraphId graph);
   [[nodiscard]] bool capturing(const Caller& caller);
   void replay(GraphId graph, MembershipEpoch call_epoch, const Caller& caller);
   void graph_destroy(GraphId graph, const Caller& caller);

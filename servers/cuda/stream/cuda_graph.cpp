@@ -2,12 +2,29 @@
 
 #include <exception>
 #include <source_location>
+#include <utility>
 
 namespace cox::detail {
 
-void CudaGraph::finish(CUstream stream) {
-  natives_.reserve(parts().size());
-  for (Part& part : parts()) natives_.push_back(part.steps.empty() ? DriverGraphExec() : capture(part.steps, stream));
+PartGraphs::~PartGraphs() {
+  const CurrentContext current(*context_);
+  instances_.clear();
+  captured_.clear();
+}
+
+void PartGraphs::instantiate() {
+  if (!instances_.empty()) return;
+  const CurrentContext current(*context_);
+  std::vector<DriverGraphExec> made(captured_.size());
+  for (std::size_t part = 0; part < made.size(); ++part)
+    if (captured_[part]) COX_CUDA_TRY(graph_instantiate(made[part].out(), captured_[part].get(), 0));
+  for (DriverGraph& captured : captured_) captured.reset();
+  instances_ = std::move(made);
+}
+
+void CudaGraph::finish(CUstream stream, std::shared_ptr<CudaContext> context) {
+  natives_ = std::make_shared<PartGraphs>(std::move(context));
+  for (Part& part : parts()) natives_->add(part.steps.empty() ? DriverGraph() : capture(part.steps, stream));
 }
 
 // If there is no memory to keep the buffers, the device thread waits for the stream instead.
@@ -20,7 +37,7 @@ void CudaGraph::release_host_memory(const IssueTarget& target) noexcept {
   kept_.clear();
 }
 
-DriverGraphExec CudaGraph::capture(std::vector<CudaIssue>& steps, CUstream stream) {
+DriverGraph CudaGraph::capture(std::vector<CudaIssue>& steps, CUstream stream) {
   COX_CUDA_TRY(stream_begin_capture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   std::exception_ptr failure;
   try {
@@ -32,11 +49,8 @@ DriverGraphExec CudaGraph::capture(std::vector<CudaIssue>& steps, CUstream strea
   const CUresult ended = driver().stream_end_capture(stream, graph.out());
   if (failure != nullptr) std::rethrow_exception(failure);
   if (ended != CUDA_SUCCESS) throw_cuda_error(ended, "stream_end_capture", std::source_location::current());
-  DriverGraphExec native;
-  COX_CUDA_TRY(graph_instantiate(native.out(), graph.get(), 0));
-  COX_CUDA_TRY(graph_upload(native.get(), stream));
   steps.clear();
-  return native;
+  return graph;
 }
 
 }  // namespace cox::detail

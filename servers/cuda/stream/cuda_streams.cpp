@@ -2,14 +2,17 @@
 
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
+#include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
 #include <coxswain/runtime/launch/launch_limits.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -55,6 +58,34 @@ std::exception_ptr CudaStreams::refused_piece(const OperationName& name, const L
   }
 }
 
+void CudaStreams::open(CUfunction empty_kernel) {
+  for (std::size_t i = 0; i < max_dedicated; ++i) {
+    make_native(StreamPriority::High).is_dedicated = true;
+    ++dedicated_;
+  }
+  for (std::size_t i = 0; i < options_.streams; ++i) make_native(StreamPriority::Normal);
+  for (std::size_t i = 0; i < std::min(max_urgent, options_.streams); ++i) make_native(StreamPriority::High);
+  for (std::size_t i = 0; i < foreign_graphs; ++i) make_foreign();
+  if (empty_kernel == nullptr || options_.launches_at_a_time == 1 || gpu_faulted()) return;
+  try {
+    std::map<int, std::shared_ptr<const LaunchGraphs>> graphs;
+    std::size_t with_graphs = 0;
+    for (const auto& native : natives_) {
+      if (native->priority() == StreamPriority::Normal && !native->is_foreign() && ++with_graphs > max_with_graphs)
+        continue;
+      auto& of_priority = graphs[native->native_priority()];
+      if (of_priority == nullptr)
+        of_priority = std::make_shared<LaunchGraphs>(driver(), empty_kernel, native->native_priority());
+      native->make_graphs(of_priority);
+    }
+  } catch (const Error& error) {
+    if (gpu_faulted()) return;  // the first call reports it
+    log::write(LogSubsystem::Cuda, LogLevel::Warn, [&] {
+      return device_.to_string() + " launches kernels one by one, which takes longer: " + error.what();
+    });
+  }
+}
+
 CudaStream& CudaStreams::find_or_make(StreamId id) {
   auto found = streams_.find(id);
   if (found == streams_.end()) {
@@ -71,7 +102,8 @@ CudaStream& CudaStreams::find_or_make(StreamId id) {
   return *last_;
 }
 
-// The driver stream of that priority with the fewest users; a new one if all have users and the limit allows one more.
+// The driver stream of that priority with the fewest users. Without open(): a new one if all have users and the limit
+// allows one more, or if there is none.
 NativeStream& CudaStreams::native_for_new(StreamPriority priority) {
   NativeStream* least = nullptr;
   for (const auto& native : natives_) {
@@ -86,6 +118,13 @@ NativeStream& CudaStreams::make_native(StreamPriority priority) {
   natives_.push_back(std::make_unique<NativeStream>(priority, options_.launches_at_a_time));
   native_count_.store(natives_.size(), std::memory_order_release);  // pairs with the acquire in add_suspects
   return *natives_.back();
+}
+
+void CudaStreams::make_foreign() {
+  natives_.push_back(std::make_unique<NativeStream>(options_.launches_at_a_time));  // has room
+  native_count_.store(natives_.size(), std::memory_order_release);  // pairs with the acquire in add_suspects
+  natives_.back()->is_dedicated = true;
+  ++dedicated_;
 }
 
 std::shared_ptr<CudaStream> CudaStreams::create_dedicated_stream() {
@@ -112,11 +151,8 @@ StreamId CudaStreams::use_foreign(CUstream foreign, std::source_location site) {
                         device_.to_string() + " uses as many streams of other owners as it can, " +
                             std::to_string(max_foreign) + ": end the use of one",
                         site);
-    natives_.push_back(std::make_unique<NativeStream>(options_.launches_at_a_time));  // has room
-    native_count_.store(natives_.size(), std::memory_order_release);  // pairs with the acquire in add_suspects
+    make_foreign();
     place = std::prev(natives_.end());
-    (*place)->is_dedicated = true;
-    ++dedicated_;
   }
   const StreamId id = StreamId::allocate();
   const auto entry = streams_.try_emplace(id).first;

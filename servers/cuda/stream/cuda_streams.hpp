@@ -28,7 +28,7 @@
 namespace cox::detail {
 
 struct CudaStreamOptions {
-  std::size_t streams = 16;  ///< maximum number of driver streams; one more if none of them has the requested priority
+  std::size_t streams = 16;     ///< driver streams of normal priority; as many of high priority, at most 4
   std::size_t in_flight = 512;  ///< maximum pieces in flight per driver stream: its queue must not fill up (T3)
   std::size_t launches_at_a_time = LaunchBatch::max_kernels;  ///< maximum number of kernels in a batch
 };
@@ -45,13 +45,18 @@ class CudaStreams {
         posts_(std::move(posts)),
         options_(options),
         poison_log_(PoisonLog::open(device)) {
-    natives_.reserve(options_.streams + 1 + max_dedicated + max_foreign);  // never reallocated: see add_suspects()
+    natives_.reserve(options_.streams + max_urgent + max_dedicated + max_foreign);  // see add_suspects()
     with_launches_.reserve(natives_.capacity());
   }
   CudaStreams(const CudaStreams&) = delete;
   CudaStreams& operator=(const CudaStreams&) = delete;
   ~CudaStreams() { poison_log_->clear(); }
 
+  /// Creates the driver streams and the graphs with which they launch kernels. To create them later the driver may wait
+  /// for running kernels, with a lock that others need to launch a collective on the next GPU (T1). Without this call
+  /// it is done when a stream is needed, and kernels are launched one by one. Call it first, with the context current.
+  /// `empty_kernel`: of load_empty_kernel(); null: kernels are launched one by one. Throws CudaError.
+  void open(CUfunction empty_kernel);
   /// Finds or creates the stream. Throws CudaError, std::bad_alloc.
   [[nodiscard]] CudaStream& find_or_create(StreamId id) {
     if (last_ != nullptr && last_->location().stream == id) return *last_;
@@ -197,12 +202,17 @@ class CudaStreams {
 
  private:
   static constexpr std::uint64_t mark_interval = 16;
-  static constexpr std::size_t max_dedicated = 4;
-  static constexpr std::size_t max_foreign = 64;  // at a time
+  // Driver streams of a high priority for the streams of users.
+  static constexpr std::size_t max_urgent = 4;
+  static constexpr std::size_t max_with_graphs = 16;  // of normal priority: the graphs of one take 0.7 MiB
+  static constexpr std::size_t max_dedicated = 3;
+  static constexpr std::size_t max_foreign = 64;    // at a time
+  static constexpr std::size_t foreign_graphs = 2;  // so many of them launch by graphs
 
   [[nodiscard]] CudaStream& find_or_make(StreamId id);
   [[nodiscard]] NativeStream& native_for_new(StreamPriority priority);
-  [[nodiscard]] NativeStream& make_native(StreamPriority priority);
+  NativeStream& make_native(StreamPriority priority);
+  void make_foreign();
   [[nodiscard]] std::shared_ptr<CudaStream> make_stream(StreamId id, NativeStream& native);
   void remove(CudaStream& stream) noexcept;
   void forget_idle() noexcept;

@@ -1,7 +1,10 @@
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
+#include <coxswain/servers/cuda/driver/cuda_try.hpp>
+
 #include <algorithm>
 #include <bit>
+#include <source_location>
 #include <utility>
 
 namespace cox::detail {
@@ -17,6 +20,42 @@ CUlaunchConfig launch_config(const std::array<unsigned, 3>& grid, const std::arr
   config.sharedMemBytes = shared_memory;
   config.hStream = stream;
   return config;
+}
+
+LaunchGraphs::LaunchGraphs(const Driver& driver, CUfunction empty_kernel, int priority)
+    : driver_(driver), has_priority_(priority != 0) {
+  const auto require = [](CUresult result, const char* call) {
+    if (result != CUDA_SUCCESS) throw_cuda_error(result, call, std::source_location::current());
+  };
+  std::array<std::byte, max_argument_bytes> argument{};
+  std::array<void*, 1> arguments{argument.data()};
+  CUDA_KERNEL_NODE_PARAMS parameters{};
+  parameters.func = empty_kernel;
+  parameters.gridDimX = parameters.gridDimY = parameters.gridDimZ = 1;
+  parameters.blockDimX = parameters.blockDimY = parameters.blockDimZ = 1;
+  parameters.kernelParams = arguments.data();
+  CUkernelNodeAttrValue value{};
+  value.priority = priority;
+  for (std::size_t length = 0; length < lengths; ++length) {
+    Chain& chain = graphs_[length];
+    require(driver.graph_create(chain.graph.out(driver), 0), "graph_create");
+    CUgraphNode last = nullptr;
+    for (std::size_t i = 0; i < std::size_t{1} << length; ++i) {
+      require(driver.graph_add_kernel(&chain.kernels[i], chain.graph.get(), &last, i == 0 ? 0 : 1, &parameters),
+              "graph_add_kernel");
+      last = chain.kernels[i];
+      if (has_priority_)
+        require(driver.graph_set_attribute(last, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value), "graph_set_attribute");
+    }
+  }
+}
+
+DriverGraphExec LaunchGraphs::instantiate(std::size_t length) const {
+  DriverGraphExec made;
+  const auto flags = static_cast<unsigned>(has_priority_ ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
+  const CUresult result = driver_.graph_instantiate(made.out(driver_), graphs_[length].graph.get(), flags);
+  if (result != CUDA_SUCCESS) throw_cuda_error(result, "graph_instantiate", std::source_location::current());
+  return made;
 }
 
 void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
@@ -36,10 +75,11 @@ void LaunchBatch::add(const KernelLaunch& launch, Launched launched) {
   words_.insert(words_.end(), launch.words.begin(), launch.words.end());
   parameter_begins_.insert(parameter_begins_.end(), launch.parameter_begins.begin(), launch.parameter_begins.end());
   launch.uses.for_each([this](const LaunchUse& use) { uses_.push_back(use); });
-  entries_.push_back({launch.function, launch.grid, launch.block, launch.shared_memory,
-                      static_cast<std::uint32_t>(first_word), static_cast<std::uint32_t>(first_parameter),
-                      static_cast<std::uint32_t>(parameter_begins_.size()), static_cast<std::uint32_t>(first_use),
-                      static_cast<std::uint32_t>(uses_.size()), std::move(launched)});
+  entries_.push_back(
+      {launch.function, launch.grid, launch.block, launch.shared_memory, static_cast<std::uint32_t>(first_word),
+       static_cast<std::uint32_t>(first_parameter), static_cast<std::uint32_t>(parameter_begins_.size()),
+       launch.words.size_bytes() <= LaunchGraphs::max_argument_bytes, static_cast<std::uint32_t>(first_use),
+       static_cast<std::uint32_t>(uses_.size()), std::move(launched)});
 }
 
 // Callbacks may add the next launches, so the entries are taken out first.
@@ -76,9 +116,9 @@ void LaunchBatch::launch_together(std::span<const Entry> entries, std::span<CUre
   if (entries.empty()) return;
   const CUfunction first = entries.front().function;
   const bool changes = entries.size() == 1 && std::exchange(last_alone_, first) != first;
-  Graph& graph = graphs_[static_cast<std::size_t>(std::countr_zero(entries.size()))];
-  if (uses_graphs_ && !changes && prepare(graph, entries)) {
-    const CUresult result = driver_.graph_launch(graph.native.get(), stream);
+  const auto length = static_cast<std::size_t>(std::countr_zero(entries.size()));
+  if (!changes && prepare(length, entries)) {
+    const CUresult result = driver_.graph_launch(instances_[length].get(), stream);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) return static_cast<void>(std::ranges::fill(results, result));
   }
   for (std::size_t i = 0; i < entries.size(); ++i) results[i] = launch_single(entries[i], stream);
@@ -91,39 +131,22 @@ CUresult LaunchBatch::launch_single(const Entry& entry, CUstream stream) noexcep
 }
 
 // Returns whether the graph has been set up for these entries.
-bool LaunchBatch::prepare(Graph& graph, std::span<const Entry> entries) noexcept {
-  if (graph.failed) return false;
-  if (graph.native) return change(graph, entries);
-  if (make(graph, entries)) return true;
-  graph = {};
-  graph.failed = true;
-  return false;
-}
-
-bool LaunchBatch::make(Graph& graph, std::span<const Entry> entries) noexcept {
-  if (driver_.graph_create(graph.graph.out(driver_), 0) != CUDA_SUCCESS) return false;
-  CUgraphNode last = nullptr;
+bool LaunchBatch::prepare(std::size_t length, std::span<const Entry> entries) noexcept {
+  const DriverGraphExec& instance = instances_[length];
+  if (!instance) return false;
+  if (!std::ranges::all_of(entries, &Entry::has_place_in_graphs)) return false;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const CUDA_KERNEL_NODE_PARAMS parameters = parameters_of(entries[i]);
-    if (driver_.graph_add_kernel(&graph.kernels[i], graph.graph.get(), &last, i == 0 ? 0 : 1, &parameters) !=
-        CUDA_SUCCESS)
+    if (driver_.graph_change_kernel(instance.get(), graphs_->kernel(length, i), &parameters) != CUDA_SUCCESS)
       return false;
-    last = graph.kernels[i];
-    CUkernelNodeAttrValue value{};
-    value.priority = priority_;
-    if (priority_ != 0 && driver_.graph_set_attribute(last, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value) != CUDA_SUCCESS)
-      return false;
-  }
-  const auto flags = static_cast<unsigned>(priority_ != 0 ? CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0);
-  return driver_.graph_instantiate(graph.native.out(driver_), graph.graph.get(), flags) == CUDA_SUCCESS;
-}
-
-bool LaunchBatch::change(const Graph& graph, std::span<const Entry> entries) noexcept {
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const CUDA_KERNEL_NODE_PARAMS parameters = parameters_of(entries[i]);
-    if (driver_.graph_change_kernel(graph.native.get(), graph.kernels[i], &parameters) != CUDA_SUCCESS) return false;
   }
   return true;
+}
+
+void LaunchBatch::make_graphs(std::shared_ptr<const LaunchGraphs> graphs, std::size_t most) {
+  for (std::size_t length = 0; length < instances_.size() && (std::size_t{1} << length) <= most; ++length)
+    instances_[length] = graphs->instantiate(length);
+  graphs_ = std::move(graphs);
 }
 
 // The result is valid until the next call.

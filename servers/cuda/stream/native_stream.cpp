@@ -11,7 +11,6 @@ namespace cox::detail {
 NativeStream::NativeStream(StreamPriority priority, std::size_t launches_at_a_time)
     : priority_(priority), launches_at_a_time_(std::min(launches_at_a_time, LaunchBatch::max_kernels)) {
   timeline_.set_in_order(true);
-  if (launches_at_a_time_ == 1) batch_.disable_graphs();
   if (gpu_faulted()) return;
   try {
     int lowest = 0;
@@ -20,7 +19,7 @@ NativeStream::NativeStream(StreamPriority priority, std::size_t launches_at_a_ti
     const int wanted = priority == StreamPriority::High ? highest : lowest;
     COX_CUDA_TRY(stream_create(stream_.out(), CU_STREAM_NON_BLOCKING, wanted));
     native_ = stream_.get();
-    batch_.set_priority(wanted);
+    native_priority_ = wanted;
   } catch (...) {
     if (!gpu_faulted()) throw;
   }
@@ -31,7 +30,6 @@ NativeStream::NativeStream(std::size_t launches_at_a_time)
       launches_at_a_time_(std::min(launches_at_a_time, LaunchBatch::max_kernels)),
       is_foreign_(true) {
   timeline_.set_in_order(true);
-  if (launches_at_a_time_ == 1) batch_.disable_graphs();
 }
 
 // All work has completed, but the last event may not have been reached yet if the completion of the work before it was

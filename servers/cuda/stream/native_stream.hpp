@@ -30,6 +30,13 @@ class NativeStream {
   /// Precondition: all work has completed.
   ~NativeStream();
 
+  /// Makes the graphs of the batch: see LaunchBatch::make_graphs(). `graphs`: with the priority of this stream. Throws
+  /// CudaError.
+  void make_graphs(std::shared_ptr<const LaunchGraphs> graphs) {
+    if (launches_at_a_time_ > 1) batch_.make_graphs(std::move(graphs), launches_at_a_time_);
+  }
+  /// The priority in the driver's numbering.
+  [[nodiscard]] int native_priority() const noexcept { return native_priority_; }
   [[nodiscard]] StreamPriority priority() const noexcept { return priority_; }
   /// The driver stream, for callers that issue work on it. Passes all batched launches to the driver first.
   [[nodiscard]] CUstream native() noexcept {
@@ -101,6 +108,7 @@ class NativeStream {
   const StreamPriority priority_;
   const std::size_t launches_at_a_time_;
   const bool is_foreign_ = false;
+  int native_priority_ = 0;
   DriverStream stream_;        // null after a GPU fault, and if the stream is foreign
   CUstream native_ = nullptr;  // stream_, or the foreign one
   LaunchBatch batch_{driver()};

@@ -106,3 +106,28 @@ TEMPLATE_TEST_CASE("T1: NCCL holds nobody up that creates its communicators whil
   pair.finish();
   pair.fleet.for_each([](std::size_t, auto& client) { settle(client); });
 }
+
+TEMPLATE_TEST_CASE("T1: what new streams and their launches need holds nobody up while a collective is half begun", "",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  using Backend = typename TestType::Backend;
+  HeldPair<TestType> pair;
+  const Handle prepared = pair.apart.empty(sizeof(std::uint32_t));
+  launch(pair.apart, Backend::fill(prepared, 1));  // its code is loaded
+  settle(pair.apart);
+  pair.ask();
+  pair.fleet.for_each([](std::size_t, auto& client) { client.device_handle().submit_blocking([](auto&) {}); });
+  // Few enough that none of them shares a driver stream with one that waits for the collective.
+  for (std::uint32_t stream = 0; stream < 12; ++stream) {
+    auto client = pair.fleet[0];
+    client.set_stream(StreamId::allocate());
+    const Handle data = client.empty(sizeof(std::uint32_t));
+    for (const int together : {1, 1, 2, 4, 8, 16}) {
+      for (int i = 0; i < together; ++i) launch(client, Backend::fill(data, stream));
+      client.flush();
+    }
+    CHECK(read_soon<std::uint32_t>(client, data) == std::vector{stream});
+  }
+  pair.check_other_stream();
+  pair.finish();
+}

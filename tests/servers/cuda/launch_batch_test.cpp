@@ -1,17 +1,20 @@
 // Launches that the driver is given together, over functions that stand in for the driver's.
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
 using cox::detail::Driver;
 using cox::detail::LaunchBatch;
+using cox::detail::LaunchGraphs;
 
 namespace {
 
@@ -45,6 +48,7 @@ struct FakeDriver {
   int single_launches = 0;
   int graph_launches = 0;
   int changes = 0;
+  int instances = 0;
   int alive = 0;     // graphs, and what is made of them
   int calls = 0;     // so far
   int fails_at = 0;  // the call of that number; 0: none
@@ -54,7 +58,11 @@ struct FakeDriver {
 };
 FakeDriver* FakeDriver::now = nullptr;
 
+/// That with which the graphs are made.
+const auto empty_kernel = reinterpret_cast<CUfunction>(std::uintptr_t{99});
+
 Ran ran_of(CUfunction function, unsigned blocks, void** arguments) {
+  if (function == empty_kernel) return {function, 0, 0, blocks};
   return {function, *static_cast<std::uint64_t*>(arguments[0]), *static_cast<std::uint32_t*>(arguments[1]), blocks};
 }
 
@@ -84,6 +92,7 @@ CUresult graph_set_attribute(CUgraphNode node, CUkernelNodeAttrID attribute, con
 CUresult graph_instantiate(CUgraphExec* made, CUgraph graph, unsigned long long flags) {
   if (const CUresult result = FakeDriver::now->next(); result != CUDA_SUCCESS) return result;
   ++FakeDriver::now->alive;
+  ++FakeDriver::now->instances;
   auto* const of = reinterpret_cast<FakeDriver::Graph*>(graph);
   of->prioritised = flags == CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
   of->instantiated = true;
@@ -139,6 +148,9 @@ class Bench {
   ~Bench() { FakeDriver::now = nullptr; }
 
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
+  void make_graphs(LaunchBatch& batch, int priority = 0) const {
+    batch.make_graphs(std::make_shared<LaunchGraphs>(driver_, empty_kernel, priority), LaunchBatch::max_kernels);
+  }
 
   /// The next kernel: no two are alike. The values are gone when it is launched.
   void add(LaunchBatch& batch, std::uintptr_t function = 1) {
@@ -173,6 +185,7 @@ TEST_CASE("A batch of any size runs once, in its order, with what each kernel wa
   Bench bench;
   {
     LaunchBatch batch(bench.driver());
+    bench.make_graphs(batch);
     int all = 0;
     for (int round = 0; round < 3; ++round)
       for (int count = 1; count <= static_cast<int>(LaunchBatch::max_kernels); ++count) {
@@ -186,7 +199,7 @@ TEST_CASE("A batch of any size runs once, in its order, with what each kernel wa
     CHECK(bench.expected.size() == static_cast<std::size_t>(all));
     CHECK(bench.fake.ran == bench.expected);
     CHECK(bench.fake.single_launches == 1);  // the very first
-    CHECK(bench.fake.graphs.size() == 5);    // of 1, 2, 4, 8 and 16, each made once
+    CHECK(bench.fake.graphs.size() == 5);    // of 1, 2, 4, 8 and 16, made before
   }
   CHECK(bench.fake.alive == 0);
 }
@@ -194,6 +207,7 @@ TEST_CASE("A batch of any size runs once, in its order, with what each kernel wa
 TEST_CASE("A kernel by itself is a graph only where it is the one that was by itself before") {
   Bench bench;
   LaunchBatch batch(bench.driver());
+  bench.make_graphs(batch);
   for (const std::uintptr_t function : {1U, 2U, 1U, 2U}) {
     bench.add(batch, function);
     batch.flush(nullptr);
@@ -206,30 +220,45 @@ TEST_CASE("A kernel by itself is a graph only where it is the one that was by it
   }
   CHECK(bench.fake.single_launches == 4);
   CHECK(bench.fake.graph_launches == 3);
-  CHECK(bench.fake.changes == 2);
+  CHECK(bench.fake.changes == 3);
   CHECK(bench.fake.ran == bench.expected);
 }
 
 TEST_CASE("Kernels of a stream with a priority have it in the graph, too") {
   Bench bench;
   LaunchBatch batch(bench.driver());
-  batch.set_priority(-5);
+  bench.make_graphs(batch, -5);
   for (int i = 0; i < 4; ++i) bench.add(batch);
   batch.flush(nullptr);
-  REQUIRE(bench.fake.graphs.size() == 1);
-  CHECK(bench.fake.graphs.front().prioritised);
+  CHECK(bench.fake.graph_launches == 1);
+  for (const auto& graph : bench.fake.graphs) CHECK(graph.prioritised);
   for (const auto& node : bench.fake.nodes) CHECK(node.priority == -5);
 }
 
 TEST_CASE("Without graphs each kernel is launched by itself") {
   Bench bench;
   LaunchBatch batch(bench.driver());
-  batch.disable_graphs();
   for (int i = 0; i < 11; ++i) bench.add(batch);
   batch.flush(nullptr);
   CHECK(bench.fake.graphs.empty());
   CHECK(bench.fake.single_launches == 11);
   CHECK(bench.fake.ran == bench.expected);
+}
+
+TEST_CASE("A batch has graphs for as many kernels as it may have, and none for kernels with more arguments") {
+  Bench bench;
+  LaunchBatch batch(bench.driver());
+  batch.make_graphs(std::make_shared<LaunchGraphs>(bench.driver(), empty_kernel, 0), 5);
+  CHECK(bench.fake.instances == 3);  // of 1, 2 and 4
+  const std::vector<std::uint64_t> words(LaunchGraphs::max_argument_bytes / sizeof(std::uint64_t) + 1, 7);
+  for (int i = 0; i < 2; ++i)
+    batch.add({.function = reinterpret_cast<CUfunction>(std::uintptr_t{1}),
+               .words = words,
+               .parameter_begins = parameter_begins},
+              [](const LaunchBatch::Outcome&) {});
+  batch.flush(nullptr);
+  CHECK(bench.fake.graph_launches == 0);
+  CHECK(bench.fake.single_launches == 2);
 }
 
 TEST_CASE("Whichever call of the driver fails, no kernel runs twice or out of order, and all are told") {
@@ -239,7 +268,10 @@ TEST_CASE("Whichever call of the driver fails, no kernel runs twice or out of or
     int added = 0;
     {
       LaunchBatch batch(bench.driver());
-      batch.set_priority(-1);
+      try {
+        bench.make_graphs(batch, -1);
+      } catch (const cox::CudaError&) {  // the kernels are launched by themselves
+      }
       for (const int count : {1, 2, 1, 7, 16, 3, 16, 1, 2}) {
         for (int i = 0; i < count; ++i) bench.add(batch, i % 3 == 0 ? 1 : 2);
         batch.flush(nullptr);

@@ -93,3 +93,24 @@ TEST_CASE("Kept memory of a GPU has in the next process what it had in the one b
   for (const std::size_t wrong : {(count - 1) * granule, (count + 1) * granule})
     CHECK_THROWS_AS(CudaKeptStorage::adopt(context(), wrong, source_of(pieces), here), KeptError);
 }
+
+TEST_CASE("Kept memory of a GPU that cannot be imported is lost, unless there is no memory for it") {
+  FakeGpus fake;
+  const CudaClient client = FakeGpus::client();  // opens the device
+  const auto memory = CudaKeptStorage::create(context(), granule, here);
+  KeptPieces pieces = pieces_of(*memory);
+  const auto kind_of_failure = [&] {
+    try {
+      static_cast<void>(CudaKeptStorage::adopt(context(), granule, source_of(pieces), here));
+    } catch (const KeptError& error) {
+      return error.kind();
+    }
+    FAIL("no KeptError");
+    return KeptError::Kind::Order;
+  };
+  fake.fake.results = {{"cuMemImportFromShareableHandle", CUDA_ERROR_OUT_OF_MEMORY}};
+  CHECK(kind_of_failure() == KeptError::Kind::Memory);
+  fake.fake.results.clear();
+  pieces.descriptors.front() = FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));  // as after a reset
+  CHECK(kind_of_failure() == KeptError::Kind::Lost);
+}
