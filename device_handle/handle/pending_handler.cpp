@@ -35,18 +35,14 @@ void PendingHandlers::drop_all() noexcept {
   given_up_.wait(lock, [this] { return giving_up_ == 0; });
 }
 
-void PendingHandler::attach_to(std::shared_ptr<PendingHandlers> list) {
+bool PendingHandler::attach_to(std::shared_ptr<PendingHandlers> list) {
   list_ = std::move(list);
-  {
-    const std::scoped_lock lock(list_->mutex_);
-    if (!list_->closed_) {
-      next_ = std::exchange(list_->first_, this);
-      if (next_ != nullptr) next_->previous_ = this;
-      linked_ = true;
-      return;
-    }
-  }
-  drop_handler();
+  const std::scoped_lock lock(list_->mutex_);
+  if (list_->closed_) return false;
+  next_ = std::exchange(list_->first_, this);
+  if (next_ != nullptr) next_->previous_ = this;
+  linked_ = true;
+  return true;
 }
 
 bool PendingHandler::claim() noexcept {

@@ -52,13 +52,17 @@ class PendingHandler : public std::enable_shared_from_this<PendingHandler> {
  protected:
   virtual ~PendingHandler() { detach(); }
 
-  /// Called once, before the operation can complete. If the context is being destroyed, it calls drop_handler();
-  /// otherwise drop_handler() may be called from then on. Throws std::bad_alloc.
+  /// Called once, before the operation can complete; from then on drop_handler() may be called. Returns false if the
+  /// context is being destroyed: nothing will be posted, and the caller has to destroy the handler, at the end of what
+  /// it does, since the handler may own what called it. Throws std::bad_alloc.
   template <class Executor>
-  void attach(const Executor& executor) {
+  [[nodiscard]] bool attach(const Executor& executor) {
     using Context = boost::asio::execution::context_as_t<boost::asio::execution_context&>;
-    if constexpr (boost::asio::can_query<const Executor&, Context>::value)
-      attach_to(PendingHandlers::for_context(boost::asio::query(executor, Context{})));
+    if constexpr (boost::asio::can_query<const Executor&, Context>::value) {
+      return attach_to(PendingHandlers::for_context(boost::asio::query(executor, Context{})));
+    } else {
+      return true;
+    }
   }
 
   /// Calls `post()` unless the handler has been dropped. `post` must enqueue a function on the executor and not run it;
@@ -81,10 +85,10 @@ class PendingHandler : public std::enable_shared_from_this<PendingHandler> {
  private:
   friend class PendingHandlers;
 
-  /// Destroys the handler and everything that refers to its executor. Called at most once, with no lock held.
+  /// Destroys the handler and everything that refers to its executor. Called with no lock held.
   virtual void drop_handler() noexcept = 0;
 
-  void attach_to(std::shared_ptr<PendingHandlers> list);
+  [[nodiscard]] bool attach_to(std::shared_ptr<PendingHandlers> list);
   void detach() noexcept;
   void unlink() noexcept;
 

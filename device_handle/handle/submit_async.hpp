@@ -77,11 +77,12 @@ class AsyncCall final : public PendingHandler {
         device_(device),
         handler_(std::move(handler)) {}
 
-  /// Called once, before the call is queued. If the executor's context is being destroyed, the handler is destroyed and
-  /// the call runs without it. Throws std::bad_alloc.
-  void attach() {
-    PendingHandler::attach(boost::asio::get_associated_executor(*handler_, boost::asio::system_executor()));
+  /// Called once, before the call is queued. Returns false if the executor's context is being destroyed: the call runs
+  /// without its handler, which the caller has to drop. Throws std::bad_alloc.
+  [[nodiscard]] bool attach() {
+    return PendingHandler::attach(boost::asio::get_associated_executor(*handler_, boost::asio::system_executor()));
   }
+  void drop() noexcept { drop_handler(); }
 
   Outcome run() noexcept {
     result_.run(*body_);
@@ -186,12 +187,14 @@ void start_async(Body&& body, Handler&& handler, DeviceId device, const Post& po
     return post_error<typename Call::Result>(std::forward<Handler>(handler), std::current_exception());
   }
   auto task = guarded<Device>(AsyncTask<Call>(call), options...);
+  bool attached = true;
   try {
-    call->attach();
+    attached = call->attach();
     post(task);
   } catch (...) {
     task.refuse(std::current_exception());
   }
+  if (!attached) call->drop();  // last: the handler may own the coroutine that makes this call
 }
 
 }  // namespace cox::detail

@@ -35,8 +35,8 @@ class Delivery final : public PendingHandler {
     State& shared = *state;
     const auto self = std::make_shared<Delivery>(std::move(handler), std::move(state));
     if constexpr (has_executor) {
-      const Executor executor = self->work_->get_executor();  // attach may destroy the guard
-      self->attach(executor);
+      const Executor executor = self->work_->get_executor();
+      if (!self->attach(executor)) return self->drop_handler();  // the executor's context is being destroyed
     }
     self->listen();
     shared.when_ready([self] { self->finish(false); });
@@ -52,7 +52,6 @@ class Delivery final : public PendingHandler {
   static constexpr bool has_executor = !std::is_same_v<std::remove_cvref_t<Executor>, boost::asio::system_executor>;
 
   void listen() {
-    if (!handler_.has_value()) return;  // the executor's context is being destroyed
     auto slot = boost::asio::get_associated_cancellation_slot(*handler_);
     if (!slot.is_connected()) return;
     slot.assign([weak = weak_from_this()](boost::asio::cancellation_type type) {

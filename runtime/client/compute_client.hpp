@@ -358,8 +358,9 @@ class ComputeClient : public CollectiveCalls<Server, ComputeClient<Server, Handl
                             site);
   }
   /// Ends the capture, even if it failed. The graph keeps all memory that its work touches: handles stay valid between
-  /// replays and may be dropped. Blocks for the device thread, and on GPUs until no collective is half launched, at
-  /// most for 10 s. Throws ServerError Graph, with the failure of the capture as its cause.
+  /// replays and may be dropped. Blocks for the device thread; on GPUs also until no collective is half launched, at
+  /// most for some seconds, and now and then for the kernels that run on the GPU. Throws ServerError Graph, with the
+  /// failure of the capture as its cause.
   [[nodiscard]] Graph<ComputeClient> graph_stop_capture(Site site = Site::current()) const {
     ComputeClient self = *this;
     self.set_stream(stream_id());

@@ -35,9 +35,9 @@ constexpr std::array settings_table{
             "map memory of CUDA devices piece by piece where the driver supports that; false: plain allocations"},
     Setting{"cuda.pinned_memory", "COX_CUDA_PINNED_MEMORY", Type::ByteSize, 1 << 20, any_size, "1GiB", "",
             "page-locked host memory of each CUDA device for staging; large reads have the same amount in addition"},
-    Setting{
-        "cuda.streams", "COX_CUDA_STREAMS", Type::Count, 1, 1024, "16", "",
-        "driver streams of each CUDA device, which all StreamIds share; 16 of them launch successive kernels together"},
+    Setting{"cuda.streams", "COX_CUDA_STREAMS", Type::Count, 1, 1024, "16", "",
+            "driver streams of each CUDA device, which all StreamIds share; the first 16 launch successive kernels "
+            "together"},
     Setting{"cuda.launches_in_flight", "COX_CUDA_LAUNCHES_IN_FLIGHT", Type::Count, 16, 960, "512", "",
             "operations that may be in flight on one driver stream of a CUDA device"},
     Setting{"cuda.launches_at_a_time", "COX_CUDA_LAUNCHES_AT_A_TIME", Type::Count, 1, 16, "16", "",

@@ -27,7 +27,7 @@ class TestOperation final : public cox::detail::PendingHandler {
 
   void start() {
     const auto executor = work_->get_executor();
-    attach(executor);
+    if (!attach(executor)) drop_handler();
   }
   void complete() {
     post_unless_dropped([this] {
@@ -126,7 +126,7 @@ TEST_CASE("A call that a thread still owns refers to nothing of a context that w
   const auto body = [] { return 1; };
   const auto call = std::make_shared<cox::detail::AsyncCall<std::decay_t<decltype(body)>, decltype(handler)>>(
       std::decay_t<decltype(body)>(body), handler, cox::DeviceId{});
-  call->attach();
+  REQUIRE(call->attach());
   static_cast<void>(call->run());  // the device thread owns the call a little longer
   CHECK(token.use_count() == 2);
   context.reset();

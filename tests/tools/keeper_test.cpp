@@ -4,6 +4,7 @@
 #include <coxswain/runtime/kept/local_socket.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_folder.hpp>
+#include <coxswain/tests/support/variable.hpp>
 #include <coxswain/tools/cox/supervisor/keeper.hpp>
 
 #include <fcntl.h>
@@ -15,7 +16,6 @@
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -368,7 +368,8 @@ TEST_CASE("A process of a run that has ended, or that was prepared and dropped, 
   CHECK_NOTHROW(cox::connect_local(keeper->path()));
 }
 
-TEST_CASE("If memory of a device is lost, all memory of that device is dropped, and that of others stays") {
+// In one case: a process has one connection to a supervisor, which its first set opens.
+TEST_CASE("A set is refused devices without its memory, and drops all memory of a device that has lost some") {
   constexpr const char* mode = "in place, 2 devices";
   TestKeeper keeper;
   {
@@ -379,40 +380,24 @@ TEST_CASE("If memory of a device is lost, all memory of that device is dropped, 
         run->keep("model", device, name, 4, 0, source_of({"text"}), here);
   }
   Run run(keeper);
-  REQUIRE(setenv(KeeperConnection::variable, keeper->path().c_str(), 1) == 0);
+  const cox::test::Variable variable(KeeperConnection::variable, keeper->path().c_str());
+  constexpr cox::DeviceId first{1, 0};
+  constexpr cox::DeviceId second{1, 1};
   {
-    constexpr cox::DeviceId first{1, 0};
-    cox::KeptSet set("model", {first, {1, 1}});
-    set.identify(set.device(first, here), "GPU-02", here);
+    cox::KeptSet set("model", {first, second});
+    const auto identify = [&](cox::DeviceId device, const char* key) {
+      set.identify(set.device(device, here), key, here);
+    };
+    CHECK_THAT(text_of([&] { identify(first, "GPU-03"); }),
+               ContainsSubstring("for GPU-01, GPU-02, not for ") && ContainsSubstring("(GPU-03); it stays held"));
+    CHECK_NOTHROW(identify(first, "GPU-02"));
+    CHECK(kind_of([&] { identify(second, "GPU-03"); }) == KeptError::Kind::Schema);
+    CHECK_NOTHROW(identify(second, "GPU-01"));
     set.drop_held(set.device(first, here));
   }
   const HeldSet held = run->open("model", "", mode, here);
   CHECK(held.memory.size() == 2);
   CHECK(held.memory.contains({"GPU-01", "weights"}));
-}
-
-TEST_CASE("A device that has no memory of a set is refused before any is made for it") {
-  constexpr const char* mode = "in place, 2 devices";
-  TestKeeper keeper;
-  {
-    Run run(keeper);
-    static_cast<void>(run->open("model", "", mode, here));
-    run->keep("model", "GPU-01", "weights", 4, 0, source_of({"text"}), here);
-    run->keep("model", "GPU-02", "weights", 4, 0, source_of({"text"}), here);
-  }
-  Run run(keeper);
-  REQUIRE(setenv(KeeperConnection::variable, keeper->path().c_str(), 1) == 0);
-  constexpr cox::DeviceId first{1, 0};
-  constexpr cox::DeviceId second{1, 1};
-  cox::KeptSet set("model", {first, second});
-  const auto identify = [&](cox::DeviceId device, const char* key) {
-    set.identify(set.device(device, here), key, here);
-  };
-  CHECK_THAT(text_of([&] { identify(first, "GPU-03"); }),
-             ContainsSubstring("for GPU-01, GPU-02, not for ") && ContainsSubstring("(GPU-03); it stays held"));
-  CHECK_NOTHROW(identify(first, "GPU-02"));
-  CHECK(kind_of([&] { identify(second, "GPU-03"); }) == KeptError::Kind::Schema);
-  CHECK_NOTHROW(identify(second, "GPU-01"));
 }
 
 TEST_CASE("The memory of GPUs is dropped alone") {

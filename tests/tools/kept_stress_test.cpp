@@ -25,7 +25,8 @@ TEST_CASE("A stress of kept sets kills its processes, and finds each set in its 
 }
 
 TEST_CASE("A stress of kept sets has its processes end by themselves, too, and runs with a standby") {
-  const Shell stress = Shell::run("$COX stress --kept 12 --devices host:2 --fault kill=0.3 --standby --seed 6");
+  const Shell stress =
+      Shell::run("$COX stress --kept 12 --devices host:2 --fault kill=0.3,crash=0.4 --standby --seed 6");
   CAPTURE(stress.output);
   CHECK(stress.code == 0);
   CHECK_THAT(stress.output, ContainsSubstring("0 wrong\nok\n"));
@@ -40,7 +41,7 @@ TEST_CASE("A stress of kept sets finds writes after the commit") {
 
 TEST_CASE("Arguments that a stress of kept sets cannot have are refused") {
   for (const std::string argument :
-       {"--fault throw=0.1", "--fault gpu", "--fault kill=0.6,gpu=0.6", "--seconds 3", "--mix submit=1"})
+       {"--fault throw=0.1", "--fault gpu", "--fault kill=0.6,crash=0.6", "--seconds 3", "--mix submit=1"})
     CHECK(Shell::run("$COX stress --kept 3 " + argument).code == 2);
   CHECK(static_cast<int>(Command::run({"stress", "--kept", "0"}).code) == 2);
 }

@@ -185,8 +185,8 @@ StressCommand::StressCommand(CLI::App& app)
   command_.add_flag("--quiet", quiet_, "Print no progress and no table");
   command_.add_option("--kept", kept_,
                       "Instead: update kept sets in this number of processes, one after the other as under `cox run`, "
-                      "and check what each finds. --fault kill=0.5 has half of them killed (default: all), gpu=0.5 "
-                      "has a kernel fail in half of them");
+                      "and check what each finds. --fault kill=0.5 has half of them killed (default: all), crash=0.5 "
+                      "crash or exit, gpu=0.5 end by a kernel that fails");
   command_.add_flag("--standby", standby_, "With --kept: as under `cox run --standby`");
   command_.add_option("--world", worlds_,
                       "Instead: start this number of worlds, one after the other. In each a process, or a connection, "
@@ -313,11 +313,16 @@ stress::KeptStress StressCommand::kept_options() const {
   } else if (!fault_.empty() && fault_ != "kill") {
     options.kill = 0;
     for (const Setting& fault : parse_settings("--fault", fault_)) {
-      if (fault.name != "kill" && fault.name != "gpu")
-        throw ArgumentError("--fault: with --kept it is kill or gpu, not '" + std::string(fault.name) + "'");
-      (fault.name == "kill" ? options.kill : options.fault) = parse_probability("--fault: kill or gpu", fault.value);
+      double* const probability = fault.name == "kill"    ? &options.kill
+                                  : fault.name == "crash" ? &options.crash
+                                  : fault.name == "gpu"   ? &options.fault
+                                                          : nullptr;
+      if (probability == nullptr)
+        throw ArgumentError("--fault: with --kept it is kill, crash or gpu, not '" + std::string(fault.name) + "'");
+      *probability = parse_probability("--fault: " + std::string(fault.name), fault.value);
     }
-    if (options.kill + options.fault > 1) throw ArgumentError("--fault: kill and gpu together are more than 1");
+    if (options.kill + options.crash + options.fault > 1 + 1e-9)
+      throw ArgumentError("--fault: the probabilities together are more than 1");
   }
   refuse_options("--kept", {"--seconds", "--operations", "--rounds", "--mix", "--json", "--trace", "--metrics",
                             "--clients", "--flight-recorder", "--world", "--processes"});

@@ -80,8 +80,10 @@ void CudaKeptStorage::import_piece(int descriptor, std::size_t bytes, std::sourc
   const CUresult result =
       driver().physical_import(&piece, reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor)),
                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) fail(*context_, "cannot be imported: there is no memory for it", site);
-  if (!check_cuda(result, "physical_import"))
+  // The memory that a descriptor stands for does not exist. Anything else, such as a GPU fault, may be no fault of it.
+  const bool is_lost = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE;
+  if (result != CUDA_SUCCESS && !is_lost) throw_cuda_error(result, "physical_import", site);
+  if (is_lost)
     throw KeptError(KeptError::Kind::Lost,
                     "kept memory of GPU " + std::to_string(context_->ordinal()) +
                         " is lost: it cannot be imported, because the GPU was reset or another driver is loaded",

@@ -87,7 +87,10 @@ CudaDevice::CudaDevice(Facts facts, std::shared_ptr<CudaContext> context, Thread
       fault_listener_([this](std::vector<GpuFault::Suspect>& suspects) { streams_.add_suspects(suspects); },
                       [posts = posts_] { posts->notify(); }) {
   kept_.reserve(16);
-  streams_.open(empty_kernel(facts_->owner.device, *context_));
+  {
+    const RelaxedCapture relaxed;
+    streams_.open(empty_kernel(facts_->owner.device, *context_));
+  }
   COX_CUDA_TRY(stream_create(capture_stream_.out(), CU_STREAM_NON_BLOCKING, 0));
   if (thread != nullptr) attach(*thread);
   log::write(LogSubsystem::Cuda, LogLevel::Debug, [&] {

@@ -24,7 +24,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace cox {
@@ -365,17 +367,26 @@ void CudaServer::begin_capture(const Caller& caller) {
 
 GraphId CudaServer::end_capture(const Caller& caller) { return device_->end_capture(device_->enter(caller), caller); }
 
-// If no moment is found at which no collective is half launched, or if it fails, the first replay instantiates the
-// graphs, and reports the failure.
+// The gate is closed for short times only, since meanwhile no collective of the process begins. If there is no such
+// moment, or if it fails, the first replay instantiates the graphs, and reports a failure.
 UniqueFunction<void()> CudaServer::make_ready(GraphId graph) {
-  return [graphs = device_->part_graphs(graph)] {
-    constexpr std::chrono::seconds patience{10};
+  return [graphs = device_->part_graphs(graph), device = device_->location(Caller{}).device] {
+    constexpr std::chrono::milliseconds attempt{100};
+    constexpr int attempts = 20;
     if (graphs == nullptr || detail::gpu_faulted()) return;
     try {
-      if (const auto held = detail::LaunchGate::of_process().try_quiesce(patience)) graphs->instantiate();
-    } catch (const Error& error) {
-      log::write(LogSubsystem::Cuda, LogLevel::Debug,
-                 [&] { return std::string("a graph is not ready: ") + error.what(); });
+      for (int i = 0; i < attempts; ++i) {
+        if (const auto held = detail::LaunchGate::of_process().try_quiesce(attempt)) return graphs->instantiate();
+        std::this_thread::sleep_for(attempt);
+      }
+      log::write(LogSubsystem::Cuda, LogLevel::Warn, [&] {
+        return "collectives are half launched all the time: the first replay of a graph on " + device.to_string() +
+               " has to prepare it";
+      });
+    } catch (const std::exception& error) {
+      log::write(LogSubsystem::Cuda, LogLevel::Warn, [&] {
+        return "the first replay of a graph on " + device.to_string() + " has to prepare it: " + error.what();
+      });
     }
   };
 }

@@ -7,6 +7,7 @@
 namespace cox::detail {
 
 PartGraphs::~PartGraphs() {
+  const RelaxedCapture relaxed;
   const CurrentContext current(*context_);
   instances_.clear();
   captured_.clear();
@@ -14,6 +15,7 @@ PartGraphs::~PartGraphs() {
 
 void PartGraphs::instantiate() {
   if (!instances_.empty()) return;
+  const RelaxedCapture relaxed;
   const CurrentContext current(*context_);
   std::vector<DriverGraphExec> made(captured_.size());
   for (std::size_t part = 0; part < made.size(); ++part)

@@ -81,7 +81,7 @@ void CudaStreams::open(CUfunction empty_kernel) {
   } catch (const Error& error) {
     if (gpu_faulted()) return;  // the first call reports it
     log::write(LogSubsystem::Cuda, LogLevel::Warn, [&] {
-      return device_.to_string() + " launches kernels one by one, which takes longer: " + error.what();
+      return device_.to_string() + " launches kernels of some streams one by one, which takes longer: " + error.what();
     });
   }
 }

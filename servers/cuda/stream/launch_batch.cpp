@@ -144,8 +144,10 @@ bool LaunchBatch::prepare(std::size_t length, std::span<const Entry> entries) no
 }
 
 void LaunchBatch::make_graphs(std::shared_ptr<const LaunchGraphs> graphs, std::size_t most) {
-  for (std::size_t length = 0; length < instances_.size() && (std::size_t{1} << length) <= most; ++length)
-    instances_[length] = graphs->instantiate(length);
+  std::array<DriverGraphExec, LaunchGraphs::lengths> made;
+  for (std::size_t length = 0; length < made.size() && (std::size_t{1} << length) <= most; ++length)
+    made[length] = graphs->instantiate(length);
+  instances_ = std::move(made);
   graphs_ = std::move(graphs);
 }
 

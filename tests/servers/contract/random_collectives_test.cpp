@@ -324,7 +324,7 @@ class HangWatch {
   void note_progress() noexcept { ended_.fetch_add(1); }
 
  private:
-  static constexpr std::chrono::minutes patience{1};
+  static constexpr std::chrono::minutes patience{sanitized ? 5 : 1};
 
   std::atomic<std::uint64_t> ended_{0};
   std::mutex mutex_;
@@ -349,6 +349,7 @@ void run_programs(std::size_t programs, std::uint64_t first_seed) {
   constexpr std::size_t at_once = 50;  // programs on one fleet
   for (std::size_t done = 0; done < programs;) {
     Fleet fleet(Fleet::max_devices());
+    watch.note_progress();
     const Handle stale = to_device(fleet[0], CollectiveProgram::Buffer(buffer_elements, 0));
     fleet.reopen(0);
     for (std::size_t i = 0; i < at_once && done < programs; ++i, ++done) {

@@ -15,8 +15,9 @@ struct KeptBook {
   using Count = std::atomic<std::uint64_t>;
 
   Count rounds{0};  ///< processes that were started
-  // Of them, those that were to be killed, and to end by a GPU fault:
+  // Of them, those that were to be killed, to crash or exit, and to end by a GPU fault:
   Count kills{0};
+  Count crashes{0};
   Count faults{0};
   // States that the rounds have found, of all sets:
   Count empty{0};

@@ -13,6 +13,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -163,9 +164,12 @@ class EndSoon {
 };
 
 KeptEnd pick_end(const KeptStress& options, Random& random) {
-  const double drawn = random.unit();
+  double drawn = random.unit();
   if (drawn < options.kill) return KeptEnd::Kill;
-  if (drawn >= options.kill + options.fault) return KeptEnd::Itself;
+  drawn -= options.kill;
+  if (drawn < options.crash) return random.below(2) == 0 ? KeptEnd::Crash : KeptEnd::Exit;
+  drawn -= options.crash;
+  if (drawn >= options.fault) return KeptEnd::Itself;
   static constexpr std::array faults{KeptEnd::Trap, KeptEnd::Address, KeptEnd::Assertion};
   return faults[random.below(faults.size())];
 }
@@ -207,26 +211,29 @@ int run_round(const KeptStress& options, std::uint64_t round, KeptBook& book) {
   const bool is_last = round >= options.rounds;
   const KeptEnd end = is_last ? KeptEnd::Itself : pick_end(options, random);
   const bool is_cut = end != KeptEnd::Itself;
+  const bool is_fault = end == KeptEnd::Trap || end == KeptEnd::Address || end == KeptEnd::Assertion;
   // A quarter of the ends come soon after the start: while the sets are opened, or while a standby waits. The others
   // come during the updates.
   const bool is_early = is_cut && random.below(4) == 0;
   const std::uint64_t updates = 1 + random.below(40);
   const std::uint64_t checksum_every = random.below(4);
-  if (is_cut) (end == KeptEnd::Kill ? book.kills : book.faults).fetch_add(1);
+  if (is_cut) (end == KeptEnd::Kill ? book.kills : is_fault ? book.faults : book.crashes).fetch_add(1);
   std::vector<Client> clients;
   std::optional<EndSoon> ending;  // its thread uses the clients
   try {
     // A process can be killed while it opens its devices; a kernel can fail only afterwards.
     const auto cut = [&clients, end] {
       if (end == KeptEnd::Kill) std::raise(SIGKILL);
+      if (end == KeptEnd::Crash) std::raise(SIGSEGV);
+      if (end == KeptEnd::Exit) std::_Exit(next_round_code);
       Kernels::fail(clients.back(), end);
     };
-    if (is_early && end == KeptEnd::Kill) ending.emplace(cut, random, Kernels::opening);
+    if (is_early && !is_fault) ending.emplace(cut, random, Kernels::opening);
     for (const DeviceId device : options.devices) {
       clients.push_back(Client::load(device));
       Kernels::prepare(clients.back());
     }
-    if (is_early && end != KeptEnd::Kill) ending.emplace(cut, random, Kernels::updating);
+    if (is_early && is_fault) ending.emplace(cut, random, Kernels::updating);
     StressedSet<Client> in_place(options, clients, KeptMode::InPlace, checksum_every);
     StressedSet<Client> two_copies(options, clients, KeptMode::Double, checksum_every);
     in_place.check(book);
@@ -236,8 +243,7 @@ int run_round(const KeptStress& options, std::uint64_t round, KeptBook& book) {
     update_sets(in_place, two_copies, clients, is_cut ? std::nullopt : std::optional(updates), random, book);
     return next_round_code;
   } catch (const Error&) {
-    const bool is_fault = is_cut && end != KeptEnd::Kill && exit_code(0) == gpu_fault_exit_code;
-    if (!is_fault) throw;
+    if (!is_fault || exit_code(0) != gpu_fault_exit_code) throw;
     return gpu_fault_exit_code;
   }
 }

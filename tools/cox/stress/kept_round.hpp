@@ -13,6 +13,8 @@ namespace cox::stress {
 enum class KeptEnd : std::uint8_t {
   Itself,  ///< between two updates
   Kill,    ///< SIGKILL
+  Crash,   ///< SIGSEGV
+  Exit,    ///< _exit(), at any moment
   // On GPUs, a kernel that fails:
   Trap,
   Address,    ///< writes to an invalid address
@@ -25,8 +27,10 @@ struct KeptStress {
   std::uint64_t rounds = 0;       ///< after so many a process ends that only checks
   std::uint64_t seed = 0;
   Payload payload{.smallest = 64, .largest = std::size_t{256} << 10U};
-  // The probabilities that a round is killed, and that it ends by a GPU fault; the others end by themselves.
+  // The probabilities that a round is killed, that it crashes or exits at any moment, and that it ends by a GPU fault;
+  // the others end by themselves.
   double kill = 1;
+  double crash = 0;
   double fault = 0;
   /// For tests of the stress itself: the memory is also written after the commit, where the library does not see it.
   bool flawed = false;

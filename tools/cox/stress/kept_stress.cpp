@@ -24,6 +24,7 @@ KeptStressResult run_kept_stress(const KeptStress& options, std::vector<std::str
   const int code = tools::Supervisor(std::move(program), supervised, err).run();
   return {.rounds = book->rounds,
           .kills = book->kills,
+          .crashes = book->crashes,
           .faults = book->faults,
           .updates = book->updates,
           .empty = book->empty,
@@ -38,7 +39,8 @@ KeptStressResult run_kept_stress(const KeptStress& options, std::vector<std::str
 
 std::string KeptStressResult::to_string() const {
   std::string text = "kept sets: " + std::to_string(rounds) + " processes, " + std::to_string(kills) +
-                     " of them killed" + (faults == 0 ? "" : ", " + std::to_string(faults) + " by a GPU fault") + "; " +
+                     " of them killed" + (crashes == 0 ? "" : ", " + std::to_string(crashes) + " crashed") +
+                     (faults == 0 ? "" : ", " + std::to_string(faults) + " by a GPU fault") + "; " +
                      std::to_string(updates) + " updates\n" + "states: " + std::to_string(whole) + " whole (" +
                      std::to_string(not_checked) + " not checked), " + std::to_string(torn) + " torn, " +
                      std::to_string(empty) + " empty, " + std::to_string(corrupt) + " corrupt; " +

@@ -13,6 +13,7 @@ namespace cox::stress {
 struct KeptStressResult {
   std::uint64_t rounds = 0;  ///< processes
   std::uint64_t kills = 0;
+  std::uint64_t crashes = 0;
   std::uint64_t faults = 0;  ///< of a GPU
   std::uint64_t updates = 0;
   std::uint64_t empty = 0;
