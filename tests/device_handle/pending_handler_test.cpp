@@ -101,22 +101,23 @@ TEST_CASE("An operation that starts while its context is destroyed loses its han
 }
 
 TEST_CASE("A handler that cannot be posted is destroyed before its context") {
-  for (int i = 0; i < 20; ++i) {
-    auto context = std::make_unique<asio::io_context>();
-    const auto operation = std::make_shared<TestOperation>(*context);
-    std::latch giving_up{1};
-    operation->when_dropped = [&] {
-      giving_up.count_down();
-      for (int turn = 0; turn < 1'000; ++turn) std::this_thread::yield();
-    };
-    operation->start();
-    std::thread device([&] { operation->fail_to_post(); });
-    giving_up.wait();
-    context.reset();
-    CHECK(operation->dropped == 1);
-    device.join();
-    CHECK(operation->dropped == 1);
-  }
+  auto context = std::make_unique<asio::io_context>();
+  const auto operation = std::make_shared<TestOperation>(*context);
+  std::latch giving_up{1};
+  std::latch destroying{1};
+  operation->when_dropped = [&] {
+    giving_up.count_down();
+    destroying.wait();
+    for (int turn = 0; turn < 1'000; ++turn) std::this_thread::yield();  // in which the context would be gone
+  };
+  operation->start();
+  std::thread device([&] { operation->fail_to_post(); });
+  giving_up.wait();
+  destroying.count_down();
+  context.reset();
+  CHECK(operation->dropped == 1);
+  device.join();
+  CHECK(operation->dropped == 1);
 }
 
 TEST_CASE("A call that a thread still owns refers to nothing of a context that was destroyed") {

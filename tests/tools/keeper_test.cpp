@@ -379,11 +379,11 @@ TEST_CASE("A set is refused devices without its memory, and drops all memory of 
       for (const char* const name : {"weights", "moments"})
         run->keep("model", device, name, 4, 0, source_of({"text"}), here);
   }
-  Run run(keeper);
-  const cox::test::Variable variable(KeeperConnection::variable, keeper->path().c_str());
-  constexpr cox::DeviceId first{1, 0};
-  constexpr cox::DeviceId second{1, 1};
   {
+    Run run(keeper);
+    const cox::test::Variable variable(KeeperConnection::variable, keeper->path().c_str());
+    constexpr cox::DeviceId first{1, 0};
+    constexpr cox::DeviceId second{1, 1};
     cox::KeptSet set("model", {first, second});
     const auto identify = [&](cox::DeviceId device, const char* key) {
       set.identify(set.device(device, here), key, here);
@@ -395,6 +395,7 @@ TEST_CASE("A set is refused devices without its memory, and drops all memory of 
     CHECK_NOTHROW(identify(second, "GPU-01"));
     set.drop_held(set.device(first, here));
   }
+  Run run(keeper);
   const HeldSet held = run->open("model", "", mode, here);
   CHECK(held.memory.size() == 2);
   CHECK(held.memory.contains({"GPU-01", "weights"}));
