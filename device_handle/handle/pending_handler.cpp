@@ -26,10 +26,11 @@ void PendingHandlers::drop_all() noexcept {
   closed_ = true;
   while (first_ != nullptr) {
     // Null only if the call that started the operation has thrown and destroys it, with its handler, on its own thread.
-    const std::shared_ptr<PendingHandler> handler = first_->weak_from_this().lock();
+    std::shared_ptr<PendingHandler> handler = first_->weak_from_this().lock();
     first_->unlink();
     lock.unlock();
     if (handler != nullptr) handler->drop_handler();
+    handler.reset();  // also without the lock: it may be the last reference
     lock.lock();
   }
   given_up_.wait(lock, [this] { return giving_up_ == 0; });

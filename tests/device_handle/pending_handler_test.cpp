@@ -85,6 +85,16 @@ TEST_CASE("A context destroys the handlers that wait, whoever owns their operati
   CHECK_FALSE(posted->called);
 }
 
+TEST_CASE("A context destroys an operation that only its handler owns") {
+  auto context = std::make_unique<asio::io_context>();
+  auto owner = std::make_shared<TestOperation>(*context);
+  const std::weak_ptr<TestOperation> operation = owner;
+  owner->when_dropped = [&owner] { owner.reset(); };
+  owner->start();
+  context.reset();
+  CHECK(operation.expired());
+}
+
 TEST_CASE("An operation that starts while its context is destroyed loses its handler at once") {
   auto context = std::make_unique<asio::io_context>();
   const auto late = std::make_shared<TestOperation>(*context);
