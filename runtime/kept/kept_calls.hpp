@@ -209,7 +209,7 @@ class KeptCalls {
         std::shared_ptr<void> counted = count(bytes, site);
         if (const auto held = set.held(device.key, key)) {
           if (held->bytes != bytes) refuse_size(set, name, held->bytes, bytes, site);
-          memory.storage[copy] = Server::adopt_kept(device.id, bytes, set.pieces(device.key, key, site), site);
+          memory.storage[copy] = adopt(set, device, key, bytes, site);
           // What was made after the last commit has never been committed.
           const auto& committed = device.found.committed;
           memory.restored = std::max(committed[0], committed[1]) > held->epoch;
@@ -225,19 +225,19 @@ class KeptCalls {
       }
     } catch (...) {
       for (const std::string& key : made) set.drop(device, key);
-      if (is_lost(std::current_exception())) set.drop_held(device);
       throw;
     }
     return memory;
   }
 
-  [[nodiscard]] static bool is_lost(const std::exception_ptr& error) {
+  // What the supervisor holds under that name. If it is lost, all memory of the device is dropped.
+  [[nodiscard]] static std::shared_ptr<KeptStorage> adopt(const KeptSet& set, const KeptSet::Device& device,
+                                                          const std::string& key, std::size_t bytes, const Site& site) {
     try {
-      std::rethrow_exception(error);
-    } catch (const KeptError& kept) {
-      return kept.kind() == KeptError::Kind::Lost;
-    } catch (...) {
-      return false;
+      return Server::adopt_kept(device.id, bytes, set.pieces(device.key, key, site), site);
+    } catch (const KeptError& error) {
+      if (error.kind() == KeptError::Kind::Lost) set.drop_held(device);
+      throw;
     }
   }
 

@@ -141,10 +141,6 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, cons
     if (of == node) launched = node_of(*parameters);
   return CUDA_SUCCESS;
 }
-CUresult cuGraphUpload(CUgraphExec, CUstream) {
-  const auto lock = lock_fake();
-  return fake_failure();
-}
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   std::deque<FakeWork> nodes;
   for (const auto& [node, launched] : exec->nodes) nodes.push_back(work_of(launched));

@@ -2,6 +2,7 @@
 #include <coxswain/runtime/kept/kept_state.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

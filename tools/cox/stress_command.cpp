@@ -350,7 +350,8 @@ ExitCode StressCommand::run_kept(std::ostream& out, std::ostream& err) const {
                                      "--seed",
                                      std::to_string(options.seed),
                                      "--fault",
-                                     "kill=" + std::to_string(options.kill) + ",gpu=" + std::to_string(options.fault)};
+                                     "kill=" + std::to_string(options.kill) + ",crash=" +
+                                         std::to_string(options.crash) + ",gpu=" + std::to_string(options.fault)};
     if (!payload_.empty()) program.insert(program.end(), {"--payload", payload_});
     if (kept_flaw_) program.emplace_back("--kept-flaw");
     program.emplace_back("--kept-book");

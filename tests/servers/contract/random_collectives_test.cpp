@@ -317,7 +317,7 @@ void open_impatiently(Fleet& fleet, const ProgramShape& shape) {
   reset_settings({"collectives.timeout"});
 }
 
-/// Ends the process with the flight recorders if no program ends for a minute: they hang.
+/// Ends the process with the flight recorders if no program ends for so long: they hang.
 class HangWatch {
  public:
   HangWatch() = default;
