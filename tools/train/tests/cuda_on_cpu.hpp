@@ -99,4 +99,7 @@ inline float __expf(float x) { return std::exp(x); }
 inline void __syncthreads() { on_cpu::current().sync(); }
 inline float __shfl_xor_sync(unsigned, float value, int mask) { return on_cpu::current().shuffle_xor(value, mask); }
 inline void __trap() { throw std::logic_error("trap"); }
+inline void __assertfail(const char*, const char*, unsigned, const char*, size_t) {
+  throw std::logic_error("assertion");
+}
 // NOLINTEND

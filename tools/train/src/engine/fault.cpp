@@ -9,12 +9,16 @@
 
 namespace train {
 
-// The kernel sends the signal: no thread of this process has to run for it.
-void kill_at_random(std::chrono::milliseconds mean) {
+std::chrono::nanoseconds random_time(std::chrono::milliseconds mean) {
   std::random_device seed;
   std::exponential_distribution<double> distribution(1.0 / static_cast<double>(mean.count()));
   std::mt19937 random(seed());
-  const auto delay = std::chrono::nanoseconds(1 + static_cast<std::int64_t>(1e6 * distribution(random)));
+  return std::chrono::nanoseconds(1 + static_cast<std::int64_t>(1e6 * distribution(random)));
+}
+
+// The kernel sends the signal: no thread of this process has to run for it.
+void kill_at_random(std::chrono::milliseconds mean) {
+  const auto delay = random_time(mean);
   const auto seconds = std::chrono::floor<std::chrono::seconds>(delay);
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;

@@ -13,8 +13,8 @@ namespace train {
 
 /// Failures that the command line asks for: one in the process, on the last rank; or, for FaultKind::Random, one in
 /// every `step` steps on average, of a random kind on a random rank. They happen in the middle of the backward pass, or
-/// before the replay of a captured step; FaultKind::Update before the commit of kept memory. FaultKind::Kill belongs to
-/// no step: see kill_at_random().
+/// before the replay of a captured step; FaultKind::Update before the commit of kept memory. FaultKind::Kill and the
+/// random faults of a GPU belong to no step: see kill_at_random() and RandomGpuFault.
 class Fault {
  public:
   /// `salt`: selects the random faults.
@@ -22,7 +22,7 @@ class Fault {
 
   /// The fault of this rank in this step. Every rank asks in every step.
   [[nodiscard]] FaultKind take(std::size_t step, std::size_t rank, std::size_t ranks) {
-    if (kind_ == FaultKind::None || kind_ == FaultKind::Kill) return FaultKind::None;
+    if (kind_ == FaultKind::None || kind_ == FaultKind::Kill || is_random_gpu_fault(kind_)) return FaultKind::None;
     if (kind_ == FaultKind::Random) return random(step, rank, ranks);
     if (step != step_ || rank + 1 != ranks || taken_.exchange(true)) return FaultKind::None;
     return kind_;
@@ -46,7 +46,10 @@ class Fault {
   std::atomic<bool> taken_{false};
 };
 
-/// Kills this process after a random time, exponentially distributed. Throws std::system_error.
+/// A random time, exponentially distributed, at least one nanosecond.
+[[nodiscard]] std::chrono::nanoseconds random_time(std::chrono::milliseconds mean);
+
+/// Kills this process after a random time. Throws std::system_error.
 void kill_at_random(std::chrono::milliseconds mean);
 
 }  // namespace train

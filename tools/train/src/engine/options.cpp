@@ -44,7 +44,8 @@ std::pair<FaultKind, std::size_t> parse_fault(const std::string& text) {
       {"kernel", FaultKind::Kernel},     {"memory", FaultKind::Memory},   {"thread", FaultKind::Thread},
       {"shutdown", FaultKind::Shutdown}, {"missing", FaultKind::Missing}, {"crash", FaultKind::Crash},
       {"random", FaultKind::Random},     {"diverge", FaultKind::Diverge}, {"gpu", FaultKind::Gpu},
-      {"update", FaultKind::Update},     {"kill", FaultKind::Kill}};
+      {"update", FaultKind::Update},     {"kill", FaultKind::Kill},       {"trap", FaultKind::Trap},
+      {"address", FaultKind::Address},   {"assert", FaultKind::Assert}};
   const std::size_t at = text.find('@');
   const auto kind = kinds.find(text.substr(0, at));
   if (at == std::string::npos || kind == kinds.end())
@@ -61,7 +62,8 @@ void check(const Options& options) {
   if (options.optimizer.warm_up >= options.steps) refuse("--warm-up must be less than --steps");
   if (options.precision == Precision::Bfloat16 && options.device_type == host_type)
     refuse("--type bf16 needs GPUs (--devices cuda:COUNT): host devices compute with fp32");
-  if (options.fault == FaultKind::Gpu && options.device_type == host_type) refuse("--fault gpu needs GPUs");
+  if ((options.fault == FaultKind::Gpu || is_random_gpu_fault(options.fault)) && options.device_type == host_type)
+    refuse("this --fault needs GPUs");
   const bool waits = options.fault == FaultKind::Missing || options.fault == FaultKind::Random;
   if (waits && options.local_devices < 2)
     refuse("this --fault needs two devices or more: a rank that is missing waits until another one fails");
@@ -161,7 +163,7 @@ Options parse_options(int argc, const char* const* argv) {
       ->group("Checkpoints and failures");
   app.add_option("--fault", fault,
                  "For tests: kernel, memory, thread, shutdown, missing, crash, gpu, diverge, update or random, @, and "
-                 "the step; kill@TIME in milliseconds")
+                 "the step; kill, trap, address or assert, @, and the mean time in milliseconds")
       ->group("Checkpoints and failures");
 
   app.add_option("--log-every", options.log_every, "Steps from one progress line to the next; 0: none")

@@ -53,7 +53,15 @@ enum class FaultKind : std::uint8_t {
   Diverge,   ///< the parameters of a replica change; no error, but the end of the training finds it
   Update,    ///< the process is killed between the update of kept memory and its commit
   Kill,      ///< the process is killed at a random time
+  Trap,      ///< a kernel traps on a random GPU of the process at a random time
+  Address,   ///< the same with an access to an invalid address
+  Assert,    ///< the same with a failed assertion
 };
+
+/// Trap, Address or Assert.
+[[nodiscard]] constexpr bool is_random_gpu_fault(FaultKind kind) {
+  return kind == FaultKind::Trap || kind == FaultKind::Address || kind == FaultKind::Assert;
+}
 
 struct Options {
   std::uint16_t device_type = 0;  ///< of cox::DeviceId
@@ -83,8 +91,9 @@ struct Options {
   Keep keep = Keep::No;
 
   FaultKind fault = FaultKind::None;  ///< for tests
-  std::size_t fault_step = 0;         ///< Random: mean number of steps between faults. Kill: mean time, milliseconds
-  std::string timeout;                ///< of collectives, as the setting collectives.timeout; empty: unchanged
+  /// The step. Random: mean number of steps between faults. Kill, Trap, Address, Assert: mean time, milliseconds.
+  std::size_t fault_step = 0;
+  std::string timeout;  ///< of collectives, as the setting collectives.timeout; empty: unchanged
 
   std::size_t log_every = 10;  ///< steps; 0: no progress lines
   std::filesystem::path losses_file;

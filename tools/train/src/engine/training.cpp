@@ -2,6 +2,7 @@
 #include <engine/devices.hpp>
 #include <engine/failure.hpp>
 #include <engine/kept_run.hpp>
+#include <engine/random_gpu_fault.hpp>
 #include <engine/rank.hpp>
 #include <engine/training.hpp>
 
@@ -255,6 +256,8 @@ Outcome run_on(const Options& options, const Text& text, const std::string& prin
     std::optional<CheckpointWriter> writer;
     if (const CheckpointRanks written = written_ranks(job); !options.checkpoints.empty() && written.count != 0)
       job.writer = &writer.emplace(options.checkpoints, print, written);
+    std::optional<RandomGpuFault<Backend>> gpu_fault;
+    if (is_random_gpu_fault(options.fault)) gpu_fault.emplace(job);
     Attempt<Backend> attempt(job);
     const bool completed = attempt.run();
     if (writer) {

@@ -191,7 +191,10 @@ void TrainingStep<Backend>::strike(FaultKind fault) {
     case FaultKind::None:
     case FaultKind::Random:
     case FaultKind::Update:
-    case FaultKind::Kill: return;
+    case FaultKind::Kill:
+    case FaultKind::Trap:
+    case FaultKind::Address:
+    case FaultKind::Assert: return;
     case FaultKind::Kernel:
       // The gradient of the residual stream is poisoned, and with it all gradients that are computed from it.
       device_.launch(KernelId::Fault, {}, Launch().inout(d_residual));
@@ -202,7 +205,7 @@ void TrainingStep<Backend>::strike(FaultKind fault) {
       device_.launch(KernelId::Add, {}, Launch().inout(d_residual).in(huge).in(huge).size(0));
       return;
     }
-    case FaultKind::Gpu: device_.launch(KernelId::Trap, {}, Launch().inout(d_residual)); return;
+    case FaultKind::Gpu: device_.launch(KernelId::GpuFault, {}, Launch().inout(d_residual).size(1)); return;
     case FaultKind::Thread: throw std::runtime_error("injected: the client thread failed");
     case FaultKind::Shutdown: cox::shutdown(client_.device_id()); return;
     case FaultKind::Missing:

@@ -69,7 +69,7 @@ constexpr std::array<KernelSource, kernel_count> sources{{
     {KernelId::AdamWRounded, "adam_w_rounded", 7, nullptr, {cuda_source::optimizer, 256, 1, 1024}},
     {KernelId::RoundElements, "round_elements", 2, nullptr, {cuda_source::elementwise, 256, 1, 0}},
     {KernelId::Fault, "fault", 1, host::fault, {cuda_source::fault, 32, 1, 1, too_much}},
-    {KernelId::Trap, "trap", 1, nullptr, {cuda_source::fault, 32, 1, 1}},
+    {KernelId::GpuFault, "gpu_fault", 1, nullptr, {cuda_source::fault, 32, 1, 1}},
 }};
 
 constexpr bool in_order() {

@@ -43,9 +43,9 @@ enum class KernelId : std::uint8_t {
   AdamWRounded,
   RoundElements,
   Fault,
-  Trap,
+  GpuFault,
 };
-inline constexpr std::size_t kernel_count = static_cast<std::size_t>(KernelId::Trap) + 1;
+inline constexpr std::size_t kernel_count = static_cast<std::size_t>(KernelId::GpuFault) + 1;
 
 /// Elements whose squares SquareSum adds to one sum.
 inline constexpr std::size_t square_sum_elements = 8192;
