@@ -198,7 +198,8 @@ void CudaStreams::remove(CudaStream& stream) noexcept {
   const StreamSlot slot = stream.slot();
   queue_of(slot) = nullptr;
   release_slot(slot);
-  --stream.queue().native().users;
+  NativeStream& native = stream.queue().native();
+  if (--native.users == 0) std::erase(used_, &native);
 }
 
 std::shared_ptr<CudaStream> CudaStreams::make_stream(StreamId id, NativeStream& native) {
@@ -207,7 +208,7 @@ std::shared_ptr<CudaStream> CudaStreams::make_stream(StreamId id, NativeStream& 
     auto made = std::make_shared<CudaStream>(Location{device_, id}, slot, timeline(slot), native, poison_log_);
     queue_of(slot) = &made->queue();
     timeline(slot).set_in_order(true);
-    ++native.users;
+    if (++native.users == 1) used_.push_back(&native);  // there is room for all
     return made;
   } catch (...) {
     release_slot(slot);
@@ -445,7 +446,7 @@ bool CudaStreams::advance() {
 }
 
 void CudaStreams::poll() noexcept {
-  for (const auto& native : natives_) native->poll();
+  for (NativeStream* const native : used_) native->poll();
   for (std::size_t slot = 0; slot < queues_.size(); ++slot) {
     StreamQueue* const queue = queues_[slot];
     if (queue == nullptr) {

@@ -46,6 +46,7 @@ class CudaStreams {
         options_(options),
         poison_log_(PoisonLog::open(device)) {
     natives_.reserve(options_.streams + max_urgent + max_dedicated + max_foreign);  // see add_suspects()
+    used_.reserve(natives_.capacity());
     with_launches_.reserve(natives_.capacity());
   }
   CudaStreams(const CudaStreams&) = delete;
@@ -317,6 +318,7 @@ class CudaStreams {
   std::vector<StreamQueue*> queues_;                      // by slot; null: the slot belongs to no stream
   std::vector<StreamSlot> free_slots_;                    // capacity for all slots
   std::vector<std::unique_ptr<NativeStream>> natives_;    // capacity for all streams
+  std::vector<NativeStream*> used_;                       // those with users
   std::size_t dedicated_ = 0;                             // number of dedicated ones in natives_
   std::atomic<std::size_t> native_count_{0};              // elements of natives_ that other threads may read
   std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;
