@@ -56,6 +56,13 @@ void PeerPair::copy_peer(std::size_t bytes, const OpenGpu& on, std::size_t times
   on.raw().synchronize();
 }
 
+void PeerPair::copy_peer_of_clients(std::size_t bytes) const {
+  const detail::CurrentContext current(first_.raw().context());
+  COX_CUDA_TRY(copy_to_peer(second_address_, second_.raw().context().native(), first_address_,
+                            first_.raw().context().native(), bytes, first_.raw().native()));
+  first_.raw().synchronize();
+}
+
 void PeerPair::copy_peer_in_stream(std::size_t bytes, std::size_t times) const { copy_peer(bytes, first_, times); }
 
 void PeerPair::copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const {

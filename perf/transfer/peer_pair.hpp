@@ -29,6 +29,8 @@ class PeerPair {
   void copy(std::size_t bytes) const { copy(second_memory_.address(), first_memory_.address(), bytes); }
   /// The same between memory of the clients.
   void copy_of_clients(std::size_t bytes) const { copy(second_address_, first_address_, bytes); }
+  /// cuMemcpyPeerAsync between memory of the clients, and the wait for it.
+  void copy_peer_of_clients(std::size_t bytes) const;
   /// to_client, and the wait for it. Returns what came of it.
   [[nodiscard]] Handle to_client(std::size_t bytes) const;
   /// So many of copy_peer(), and of to_client(), that are waited for together: each to memory of its own, which must

@@ -118,6 +118,8 @@ class TransferCases {
       add(added, bytes, "raw", "cuMemcpyDtoDAsync, sync", [=] { pair->get().copy(bytes); });
       add(added, bytes, "raw_on_our_memory", "cuMemcpyDtoDAsync between memory of the clients, sync",
           [=] { pair->get().copy_of_clients(bytes); });
+      add(added, bytes, "raw_peer_on_our_memory", "cuMemcpyPeerAsync between memory of the clients, sync",
+          [=] { pair->get().copy_peer_of_clients(bytes); });
     }
     suite_.add(std::move(added));
   }

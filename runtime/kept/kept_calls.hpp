@@ -33,6 +33,13 @@ struct KeptMarking {
   std::shared_ptr<UpdateGuard> guard;
 };
 
+/// Throws KeptError Order if the begin of the update has failed. Device thread.
+inline void require_begun(const UpdateGuard& guard, std::source_location site) {
+  if (!guard.is_open)
+    throw KeptError(KeptError::Kind::Order,
+                    "an update of the kept set '" + guard.set + "' is not committed, since its begin has failed", site);
+}
+
 /// A checksum of memory, as one operation of a stream: writes a KeptChecksum.
 struct KeptSumming {
   Binding memory;
@@ -50,7 +57,8 @@ struct KeptSumming {
 /// - count_kept(bytes, caller): counts that much kept memory in the device's reports and against its limit until the
 ///   result is destroyed, on any thread. Throws KeptError Memory if the limit does not allow it. Device thread only.
 /// - mark_kept(marking, caller): queues the change after all work that uses the memory. A commit fails if the memory is
-///   poisoned. Failures as launch. After the failure of a begin, commits fail until the next begin.
+///   poisoned. Failures as launch. After the failure of a begin, commits and writes fail until the next begin; after
+///   that of a commit, writes do.
 /// - sum_kept(summing, caller): queues a checksum of the memory. Failures as launch.
 /// - poison(memory, cause, caller): poisons the allocation, in stream order.
 template <class S>
@@ -68,8 +76,10 @@ concept KeptServer = requires(S& server, DeviceId device, std::size_t bytes, con
 
 /// Memory of a kept set on one device.
 struct KeptMemory {
-  Handle handle;          ///< Double: the current copy as it was when the memory was opened; see kept_current
-  bool restored = false;  ///< its contents are those of an earlier process; else they are zero
+  Handle handle;  ///< Double: the current copy as it was when the memory was opened; see kept_current
+  /// Its contents are those of an earlier process, as of the epoch at which the set continues; else they are zero, or
+  /// poisoned if an update was torn. Known when all devices have opened the set: call kept() again.
+  bool restored = false;
 };
 
 /// The calls of ComputeClient for memory that outlives the process: see KeptSet.
@@ -138,10 +148,12 @@ class KeptCalls {
   /// of the host's state (step, random numbers, position in the data), which KeptState gives back with the epoch; the
   /// supervisor has those of the last 256 commits, so wait for the stream at least that often. If memory of the set is
   /// poisoned, the commit fails, and nothing is marked. In the mode Double kept_current and kept_next change places,
-  /// and no device may begin the next update before all have committed this one: a collective of all devices must lie
-  /// between. Not in a capture. Blocks at most 200 ms for the supervisor. Throws KeptError: Order if no update is open,
-  /// Limit, Supervisor if the supervisor does not take the values; then nothing is marked. Later failures as launch.
-  /// With KeptOptions::checksum_every some commits first make checksums of the memory, on the device.
+  /// also if the commit fails: the next update then overwrites the last whole copy, so wait for a commit that may fail
+  /// and open the set anew. And no device may begin the next update before all have committed this one: a collective of
+  /// all devices must lie between. Not in a capture. Blocks at most 200 ms for the supervisor. Throws KeptError: Order
+  /// if no update is open, Limit, Supervisor if the supervisor does not take the values; then nothing is marked. Later
+  /// failures as launch. With KeptOptions::checksum_every some commits first make checksums of the memory, on the
+  /// device.
   template <KeptServer S = Server>
   void commit(KeptSet& set, std::span<const std::byte> values = {}, Site site = Site::current()) const {
     KeptSet::Device& device = set.device(client().device_id(), site);
@@ -210,9 +222,7 @@ class KeptCalls {
         if (const auto held = set.held(device.key, key)) {
           if (held->bytes != bytes) refuse_size(set, name, held->bytes, bytes, site);
           memory.storage[copy] = adopt(set, device, key, bytes, site);
-          // What was made after the last commit has never been committed.
-          const auto& committed = device.found.committed;
-          memory.restored = std::max(committed[0], committed[1]) > held->epoch;
+          memory.adopted_since = std::max(memory.adopted_since.value_or(0), held->epoch);
         } else {
           memory.storage[copy] = Server::make_kept(device.id, bytes, site);
           made.push_back(key);
@@ -245,7 +255,7 @@ class KeptCalls {
   void check(const KeptSet& set, KeptSet::Device& device, const std::string& key, KeptSet::Memory& memory,
              unsigned copy, const Site& site) const {
     memory.checksums[copy] = set.checksum_number(device, key, site);
-    if (!memory.restored) return;
+    if (!memory.adopted_since) return;
     const auto expected = set.expected_sum(device, memory.checksums[copy], copy);
     if (!expected) return;
     const Handle result = client().empty(sizeof(KeptChecksum), site);

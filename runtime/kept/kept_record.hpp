@@ -53,7 +53,10 @@ struct KeptMarkChange {
   std::uint64_t generation = 0;  ///< of the process
   std::uint64_t epoch = 0;       ///< Begin: of the update; 0: that of the last one plus 1. Commit: 0 or as begun
   bool two_copies = false;       ///< the update writes the other copy, which commit makes the current one
-  std::optional<unsigned> copy = std::nullopt;  ///< Begin: the current copy; std::nullopt: as it is
+  /// Begin: the current copy, as the host counts; std::nullopt: as it is. If it is the copy that the last update wrote,
+  /// and that update was not committed, the copy holds no epoch, and none is whole until the next commit: the update
+  /// writes the other one.
+  std::optional<unsigned> copy = std::nullopt;
 
   /// Makes the change, on the host. Returns false, and changes nothing, if the record belongs to another process, if
   /// `epoch` is not greater than that of the last update (Begin), or if no update is open (Commit).
@@ -71,9 +74,12 @@ struct KeptMarkChange {
     if (now.generation != generation) return false;
     if (kind == Kind::Begin) {
       if (epoch != 0 && epoch <= now.epoch) return false;
+      const unsigned current = copy.value_or(now.copy);
+      if (now.updating && current != now.copy)  // the commit was refused; before the mark, which says that it is whole
+        std::atomic_ref(record.committed[current]).store(0, std::memory_order_release);
       now.epoch = epoch != 0 ? epoch : now.epoch + 1;
       now.updating = true;
-      now.copy = copy.value_or(now.copy);
+      now.copy = current;
       return mark.compare_exchange_strong(before, now.word(), std::memory_order_acq_rel);
     }
     if (!now.updating || (epoch != 0 && epoch != now.epoch)) return false;

@@ -286,12 +286,26 @@ void KeptSet::opened(Device& device, Site site) {
   for (const auto& each : devices_) each->last_epoch = state.last_epoch;
   state_ = std::move(state);
   for (const auto& each : devices_)
-    for (const auto& [name, memory] : each->memory) poison_if_torn(*each, memory, site);
+    for (auto& [name, memory] : each->memory) {
+      find_restored(*each, memory);
+      poison_if_torn(*each, memory, site);
+    }
+}
+
+// What was made after the commit of the epoch at which the set continues has not been committed with it. Before that is
+// known, and if there is none: the last commit of the device.
+void KeptSet::find_restored(const Device& device, Memory& memory) const {
+  std::uint64_t epoch = std::max(device.found.committed[0], device.found.committed[1]);
+  if (state_)
+    for (const KeptState::Device& each : state_->devices)
+      if (each.device == device.id && each.epoch != 0) epoch = each.epoch;
+  memory.restored = memory.adopted_since && epoch > *memory.adopted_since;
 }
 
 void KeptSet::add(Device& device, const std::string& name, Memory memory, Site site) {
   const std::lock_guard lock(mutex_);
-  const Memory& added = device.memory[name] = std::move(memory);
+  Memory& added = device.memory[name] = std::move(memory);
+  find_restored(device, added);
   if (state_) poison_if_torn(device, added, site);
 }
 
@@ -369,11 +383,7 @@ void KeptSet::select_epoch(KeptState& state, std::uint64_t epoch, Site site) {
     of_device.corrupt.clear();
     of_device.not_checked.clear();
     set_values(of_device, device, epoch);
-    for (auto& [name, memory] : device.memory) {
-      // What was made after the commit of that epoch has not been committed with it.
-      const auto held = held_.memory.find({device.key, name + "/" + std::to_string(device.copy)});
-      memory.restored = memory.restored && held != held_.memory.end() && epoch > held->second.epoch;
-    }
+    for (auto& [name, memory] : device.memory) find_restored(device, memory);
     if (has_checksums()) check_device(of_device, device, site);
   }
 }
@@ -391,7 +401,7 @@ void KeptSet::report_found(KeptState& state, Site site) const {
 
 void KeptSet::poison_if_torn(const Device& device, const Memory& memory, Site site) const {
   const auto found = std::ranges::find_if(state_->devices, [&](const auto& each) { return each.device == device.id; });
-  if (!memory.restored || state_->kind != KeptState::Kind::Torn || found->epoch != 0) return;
+  if (!memory.adopted_since || state_->kind != KeptState::Kind::Torn || found->epoch != 0) return;
   const auto cause = std::make_exception_ptr(
       KeptError(KeptError::Kind::Memory,
                 "the memory of the kept set '" + name_ + "' on " + device.id.to_string() + " is torn: update " +

@@ -10,6 +10,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 using namespace cox;
 using Kind = KeptMarkChange::Kind;
@@ -75,9 +76,9 @@ TEST_CASE("With two copies the last commit stays whole during an update, and the
 
 namespace {
 
-/// Two devices make two updates each; each step of each device is a write of a quarter of its memory or a change of its
-/// record. With two copies a device waits with its next update until the other has committed the last one. All states
-/// that any order of the steps can reach, each of which a death of the process may leave.
+/// Two devices make some updates each; each step of each device is a write of a quarter of its memory or a change of
+/// its record. With two copies a device waits with its next update until the other has committed the last one. All
+/// states that any order of the steps can reach, each of which a death of the process may leave.
 struct World {
   struct Device {
     KeptRecord record;
@@ -87,7 +88,8 @@ struct World {
   Device devices[2];
 };
 constexpr unsigned steps_of_update = 4;  // begin, first half, second half, commit
-constexpr unsigned all_steps = 3 * steps_of_update;
+constexpr unsigned updates = 4;
+constexpr unsigned all_steps = updates * steps_of_update;
 
 enum class Flaw { None, HostMarks, NoBarrier, NoBegin, NoFence };
 
@@ -209,12 +211,76 @@ Found explored_succession(bool two_copies, Flaw flaw) {
   return found;
 }
 
+/// As World, with a host that is ahead of its devices: whether a commit was refused, because its memory is poisoned, it
+/// does not know when it queues the next update, which is of the other copy. Any commits may be refused.
+struct Refusals {
+  World world;
+  unsigned believed[2] = {0, 0};  // the current copy, as the host counts
+
+  [[nodiscard]] auto key() const {
+    const auto of = [this](unsigned i) {
+      const World::Device& it = world.devices[i];
+      return std::tuple(it.at, it.record.mark, it.record.committed, believed[i], it.contents[0][0], it.contents[0][1],
+                        it.contents[1][0], it.contents[1][1]);
+    };
+    return std::pair(of(0), of(1));
+  }
+};
+
+void explore_refusals(const Refusals& at, bool two_copies, std::set<decltype(std::declval<Refusals>().key())>& seen,
+                      Found& found) {
+  if (!seen.insert(at.key()).second) return;
+  ++found.states;
+  const std::vector<KeptRecord> records{at.world.devices[0].record, at.world.devices[1].record};
+  for (const std::uint64_t epoch : common_epochs(records, two_copies)) {
+    ++found.whole;
+    for (const World::Device& each : at.world.devices) {
+      const unsigned copy = *copy_of_epoch(each.record, epoch, two_copies);
+      if (each.contents[copy][0] != epoch || each.contents[copy][1] != epoch) ++found.wrong;
+    }
+  }
+  for (unsigned device = 0; device < 2; ++device) {
+    if (!may_step(at.world, device, two_copies, Flaw::None)) continue;
+    Refusals next = at;
+    World::Device& it = next.world.devices[device];
+    unsigned& believed = next.believed[device];
+    const std::uint64_t epoch = it.at / steps_of_update + 1;
+    const unsigned part = it.at++ % steps_of_update;
+    if (part == 0) {
+      REQUIRE(KeptMarkChange{
+          .kind = Kind::Begin, .generation = 1, .epoch = epoch, .two_copies = two_copies, .copy = believed}
+                  .apply(it.record));
+    } else if (part < 3) {
+      it.contents[two_copies ? believed ^ 1U : 0U][part - 1] = epoch;
+    } else {
+      if (two_copies) believed ^= 1U;
+      explore_refusals(next, two_copies, seen, found);  // refused
+      REQUIRE(apply(it.record, Kind::Commit, 1, epoch, two_copies));
+    }
+    explore_refusals(next, two_copies, seen, found);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("Whichever commits are refused, and whatever is queued after them, nothing torn is reported as whole") {
+  for (const bool two_copies : {false, true}) {
+    Refusals first;
+    for (World::Device& each : first.world.devices) REQUIRE(apply(each.record, Kind::Adopt, 1));
+    std::set<decltype(first.key())> seen;
+    Found found;
+    explore_refusals(first, two_copies, seen, found);
+    CAPTURE(two_copies, found.states);
+    CHECK(found.states > 1000);
+    CHECK(found.whole >= updates);
+    CHECK(found.wrong == 0);
+  }
+}
 
 TEST_CASE("Whatever the devices have done when the process ends, nothing torn is reported as whole") {
   const Found in_place = explored(false, Flaw::None);
   CHECK(in_place.states == (all_steps + 1) * (all_steps + 1));
-  CHECK(in_place.whole == 3);  // both devices are between the same two updates
+  CHECK(in_place.whole == updates);  // both devices are between the same two updates
   CHECK(in_place.wrong == 0);
   const Found twice = explored(true, Flaw::None);
   CHECK(twice.states > 50);

@@ -24,9 +24,9 @@ constexpr std::string_view ptx = R"ptx(
 	.param .u32 copy
 )
 {
-	.reg .pred 	%p<17>;
-	.reg .b32 	%r<10>;
-	.reg .b64 	%rd<33>;
+	.reg .pred 	%p<19>;
+	.reg .b32 	%r<11>;
+	.reg .b64 	%rd<37>;
 	ld.param.u64 	%rd9, [record];
 	ld.param.u32 	%r2, [kind];
 	ld.param.u64 	%rd7, [generation];
@@ -60,6 +60,18 @@ $L11:
 	selp.b64 	%rd22, %rd21, %rd8, %p10;
 	setp.gt.s32 	%p14, %r4, -1;
 	selp.b32 	%r9, %r4, %r1, %p14;
+	and.b64  	%rd33, %rd32, 8796093022208;
+	setp.eq.s64 	%p17, %rd33, 0;
+	setp.eq.s32 	%p18, %r9, %r1;
+	or.pred  	%p17, %p17, %p18;
+	@%p17 bra 	$L12;
+	add.s32 	%r10, %r9, 1;
+	mul.wide.u32 	%rd34, %r10, 8;
+	add.s64 	%rd35, %rd1, %rd34;
+	mov.u64 	%rd36, 0;
+	st.global.u64 	[%rd35], %rd36;
+	membar.sys;
+$L12:
 	cvt.u64.u32 	%rd23, %r9;
 	shl.b64 	%rd24, %rd23, 42;
 	shl.b64 	%rd25, %rd7, 44;

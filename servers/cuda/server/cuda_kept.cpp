@@ -107,6 +107,7 @@ void CudaServer::mark_kept(KeptMarking marking, const Caller& caller) {
   BufferUses checked;
   try {
     stream.capture.require_none("a mark of kept memory", caller.site);
+    if (commits) require_begun(*marking.guard, caller.site);
     const CUfunction function = detail::kept_mark_kernel().require_loaded(stream.location(), caller.site).function;
     // A commit is not made on poisoned memory, nor after another change of the record has failed.
     const CUdeviceptr record =
@@ -124,6 +125,7 @@ void CudaServer::mark_kept(KeptMarking marking, const Caller& caller) {
     marking.guard->is_open = marking.change.kind == KeptMarkChange::Kind::Begin;
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
+    marking.guard->is_open = false;  // also refuses the commit of an update that did not begin
     stream.fail(error);
     device_->poison(checked, error, caller);
   }

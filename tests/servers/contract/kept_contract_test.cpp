@@ -18,9 +18,11 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace cox;
@@ -267,6 +269,30 @@ TEMPLATE_TEST_CASE("With two copies an update that does not write all of its mem
   CHECK(KeptMark::from(kept.record().mark).updating);
 }
 
+TEMPLATE_TEST_CASE("With two copies the update after a refused commit leaves nothing whole until its own", "[kept]",
+                   COX_BACKENDS) {
+  COX_REQUIRE_DEVICES(TestType, 1);
+  Kept<TestType> kept({.mode = KeptMode::Double});
+  kept.update(1, {1, 1, 1, 1});
+  kept.update(2, {2, 2, 2, 2});
+  kept.client.begin_update(kept.set, 3);
+  kept.client.write(kept.client.kept_next(kept.set, "values").offset_start(4), Bytes::copy_of(Values{3, 3, 3}));
+  kept.client.commit(kept.set);
+  CHECK_THAT(failure_of(kept.client), ContainsSubstring("has not written all of 'values'"));
+  CHECK(copy_of_epoch(kept.record(), 2, true));
+  kept.client.begin_update(kept.set, 4);
+  const auto is_whole_at = [&](std::uint64_t epoch) { return copy_of_epoch(kept.record(), epoch, true).has_value(); };
+  for (const std::uint64_t epoch : {1U, 2U, 3U, 4U}) CHECK_FALSE(is_whole_at(epoch));
+  kept.client.write(kept.client.kept_next(kept.set, "values"), Bytes::copy_of(Values{4, 4, 4, 4}));
+  kept.client.commit(kept.set);
+  CHECK(is_whole_at(4));
+  for (const std::uint64_t epoch : {1U, 2U, 3U}) CHECK_FALSE(is_whole_at(epoch));
+  CHECK(kept.values(kept.client.kept_current(kept.set, "values")) == Values{4, 4, 4, 4});
+  kept.update(5, {5, 5, 5, 5});
+  CHECK(is_whole_at(4));
+  CHECK(is_whole_at(5));
+}
+
 TEMPLATE_TEST_CASE("A graph that writes kept memory is replayed in updates alone", "[kept]", COX_BACKENDS) {
   COX_REQUIRE_DEVICES(TestType, 1);
   Kept<TestType> kept;
@@ -298,6 +324,21 @@ TEMPLATE_TEST_CASE("Updates are not begun or committed in a capture", "[kept]", 
   kept.client.graph_start_capture();
   kept.client.begin_update(kept.set, 1);
   CHECK_THROWS_AS(kept.client.graph_stop_capture(), ServerError);
+  kept.client.commit(kept.set);
+  CHECK_THAT(failure_of(kept.client), ContainsSubstring("its begin has failed"));
+  kept.update(2, {2, 2, 2, 2});
+  kept.client.begin_update(kept.set, 3);
+  kept.client.graph_prepare();
+  kept.client.graph_start_capture();
+  kept.client.commit(kept.set);
+  CHECK_THROWS_AS(kept.client.graph_stop_capture(), ServerError);
+  kept.client.write(kept.handle, Bytes::copy_of(Values{3, 3, 3, 3}));
+  CHECK_THAT(failure_of(kept.client), ContainsSubstring("outside of an update"));
+  kept.client.accept(kept.handle);
+  CHECK(kept.values() == Values{2, 2, 2, 2});
+  CHECK(KeptMark::from(kept.record().mark) == KeptMark{.generation = 1, .updating = true, .copy = 0, .epoch = 3});
+  kept.update(4, {4, 4, 4, 4});
+  CHECK(kept.values() == Values{4, 4, 4, 4});
 }
 
 TEMPLATE_TEST_CASE("The next update replaces one that was not committed", "[kept]", COX_BACKENDS) {
@@ -382,4 +423,55 @@ TEMPLATE_TEST_CASE("A commit with a checksum of poisoned memory fails and marks 
   kept.update(3, {9, 8, 7, 6});
   CHECK(KeptMark::from(kept.record().mark) == KeptMark{.generation = 1, .updating = false, .copy = 0, .epoch = 3});
   CHECK(kept.checksum().epoch == 3);
+}
+
+TEST_CASE("Memory of an earlier process is restored as of the epoch at which its set continues", "[kept]") {
+  constexpr DeviceId first{host_device_type, 0};
+  constexpr DeviceId second{host_device_type, 1};
+  KeptSet set("by hand", {first, second}, {.mode = KeptMode::Double});
+  KeptSet::Device& one = set.device(first, {});
+  KeptSet::Device& two = set.device(second, {});
+  one.found = {KeptMark{.generation = 1, .updating = false, .copy = 0, .epoch = 6}.word(), {6, 5}};
+  two.found = {KeptMark{.generation = 1, .updating = true, .copy = 1, .epoch = 6}.word(), {4, 5}};
+  const auto add = [&](const char* name, std::optional<std::uint64_t> since) {
+    KeptSet::Memory memory;
+    memory.adopted_since = since;
+    set.add(one, name, std::move(memory), {});
+  };
+  add("old", 0);
+  add("made after update 5", 5);
+  set.opened(one, {});
+  CHECK(one.memory.at("made after update 5").restored);  // as far as this device is known
+  set.opened(two, {});
+  REQUIRE(set.state().epoch == 5);
+  add("opened later", 5);
+  add("new", std::nullopt);
+  CHECK(one.memory.at("old").restored);
+  for (const char* const name : {"made after update 5", "opened later", "new"}) {
+    CAPTURE(name);
+    CHECK_FALSE(one.memory.at(name).restored);
+  }
+}
+
+TEST_CASE("Memory that a first update has torn is poisoned", "[kept]") {
+  OpenDevice<HostBackend> device({.devices = 1});
+  KeptSet set("by hand", {device.client().device_id()});
+  KeptSet::Device& it = set.device(device.client().device_id(), {});
+  std::vector<Handle> poisoned;
+  it.poison = [&](const Handle& memory, const std::exception_ptr&) { poisoned.push_back(memory); };
+  it.found.mark = KeptMark{.generation = 1, .updating = true, .copy = 0, .epoch = 1}.word();
+  const auto add = [&](const char* name, std::optional<std::uint64_t> since) {
+    KeptSet::Memory memory;
+    memory.handles[0] = device.client().empty(4);
+    memory.adopted_since = since;
+    set.add(it, name, std::move(memory), {});
+  };
+  add("torn", 0);
+  add("new", std::nullopt);
+  set.opened(it, {});
+  add("opened later", 0);
+  CHECK(set.state().kind == KeptState::Kind::Torn);
+  REQUIRE(poisoned.size() == 2);
+  CHECK(poisoned[0].binding().memory == it.memory.at("torn").handles[0]->binding().memory);
+  CHECK(poisoned[1].binding().memory == it.memory.at("opened later").handles[0]->binding().memory);
 }

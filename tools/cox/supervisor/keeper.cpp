@@ -322,7 +322,10 @@ void Keeper::forget(const Message& message, const LocalConnection& from) {
 }
 
 void Keeper::note_values(Message message, const LocalConnection& from) {
-  std::deque<Values>& values = open_set(message, from).values[message.device];
+  Set& set = open_set(message, from);
+  const auto is_of_device = [&](const auto& each) { return each.first.first == message.device; };
+  if (std::ranges::none_of(set.allocations, is_of_device)) return;  // there is nothing that they belong to
+  std::deque<Values>& values = set.values[message.device];
   // After a restart without a common epoch the numbers go on from the greatest; what follows is of another history.
   std::erase_if(values, [&](const Values& each) { return each.epoch >= message.number; });
   values.push_back({message.number, std::move(message.payload)});

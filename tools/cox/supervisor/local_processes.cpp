@@ -44,7 +44,7 @@ std::unique_ptr<ChildProcess> LocalProcesses::start(std::size_t process, std::ui
 }
 
 bool LocalProcesses::end_leftovers(const std::function<bool()>& wait) {
-  if (!keepers_.was_used()) return true;
+  if (!keepers_.was_used() && !keepers_.holds_memory()) return true;
   const auto is_spared = [this](pid_t process) {
     return std::ranges::find(children_before_, process) != children_before_.end();
   };

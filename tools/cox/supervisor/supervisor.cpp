@@ -214,7 +214,7 @@ std::string Supervisor::status(const ChildProcess* child) const {
 
 bool Supervisor::finish_run() {
   reload_when_ready_ = false;
-  if (keeper_.was_used()) {
+  if (keeper_.was_used() || keeper_.holds_memory()) {
     const auto is_spared = [this](pid_t process) {
       return std::ranges::find(children_before_, process) != children_before_.end() ||
              (standby_ && standby_->includes(process));
