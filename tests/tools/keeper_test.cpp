@@ -580,6 +580,19 @@ TEST_CASE("The values of the last epochs are held; those of a history that was r
   CHECK(std::memcmp(held.values[1].bytes.data(), "new", 3) == 0);
 }
 
+TEST_CASE("Values of a device without memory are not held") {
+  TestKeeper keeper;
+  {
+    Run run(keeper);
+    static_cast<void>(run->open("model", "", "in place", here));
+    run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
+    for (int i = 0; i < 100; ++i) run->send_values("model", "invented:" + std::to_string(i), 1, bytes_of("x"), here);
+    run->send_values("model", "host:0", 1, bytes_of("values"), here);
+  }
+  Run run(keeper);
+  CHECK(run->open("model", "", "in place", here).values.size() == 1);
+}
+
 TEST_CASE("A process that sends something else is disconnected, and what was held stays") {
   TestKeeper keeper;
   {

@@ -80,3 +80,18 @@ TEST_CASE("A program that keeps more memory than the limit allows gets an error,
   CHECK(run_with("4MiB") == 0);
   CHECK(run_with("many") == 2);
 }
+
+TEST_CASE("While memory is held, what a run has left behind is killed, also if the run has not opened a set") {
+  const TemporaryFile file("");
+  const TemporaryFile child("");
+  const std::string script = R"script(case $COX_RESTART in
+    0) "$0" in_place 3 0 "$1"; exit 75 ;;
+    1) sleep 1000 & echo $! > "$2"; exit 75 ;;
+    2) ! kill "$(cat "$2")" ;;
+  esac)script";
+  const Command command = Command::run({"run", "--backoff", "1ms", "--backoff-max", "1ms", "--on", "75", "--", "sh",
+                                        "-c", script, COX_KEPT_WORKER, file.path(), child.path()});
+  CAPTURE(command.err);
+  CHECK(static_cast<int>(command.code) == 0);
+  CHECK_THAT(command.err, ContainsSubstring("restart 2 "));
+}

@@ -124,10 +124,13 @@ KeptPieces CudaKeptStorage::next_pieces(std::source_location site) {
   KeptPieces next;
   while (exported_ < sizes_.size() && next.sizes.size() < KeeperMessage::pieces_at_a_time) {
     int descriptor = -1;
-    if (!COX_CUDA_CHECK(physical_export(&descriptor, pieces_[exported_], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0)))
+    const CUresult result =
+        driver().physical_export(&descriptor, pieces_[exported_], CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    check_cuda(result, "physical_export");
+    if (result != CUDA_SUCCESS)
       throw KeptError(KeptError::Kind::Descriptors,
-                      "kept memory cannot be exported: no file descriptor is left for piece " +
-                          std::to_string(exported_ + 1) + " of " + std::to_string(sizes_.size()),
+                      "piece " + std::to_string(exported_ + 1) + " of " + std::to_string(sizes_.size()) +
+                          " of kept memory gets no file descriptor: " + describe(result),
                       site);
     static_cast<void>(fcntl(descriptor, F_SETFD, FD_CLOEXEC));
     next.descriptors.emplace_back(descriptor);
