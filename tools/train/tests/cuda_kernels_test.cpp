@@ -16,7 +16,7 @@ int main() {
   train::for_each_kernel_case(false, [&](const train::KernelCase& one) { checked.insert(one.id); });
   for (const train::KernelSource& source : train::kernel_sources())
     require(source.cuda.source == nullptr || checked.contains(source.id) || source.id == train::KernelId::Fault ||
-                source.id == train::KernelId::Trap,
+                source.id == train::KernelId::GpuFault,
             source.name);
   std::size_t count = 0;
   for (const train::Precision precision : {train::Precision::Float32, train::Precision::Bfloat16})
