@@ -48,22 +48,18 @@ PeerPair::PeerPair(const OpenGpu& first, std::uint16_t second, std::size_t large
   if (reaches(there.device(), here.device())) enable(there, here);
 }
 
-void PeerPair::copy_peer(std::size_t bytes, const OpenGpu& on, std::size_t times) const {
+void PeerPair::copy_peer(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, const OpenGpu& on,
+                         std::size_t times) const {
   const detail::CurrentContext current(on.raw().context());
   for (std::size_t i = 0; i < times; ++i)
-    COX_CUDA_TRY(copy_to_peer(second_memory_.address() + i * bytes, second_.raw().context().native(),
-                              first_memory_.address(), first_.raw().context().native(), bytes, on.raw().native()));
+    COX_CUDA_TRY(copy_to_peer(to + i * bytes, second_.raw().context().native(), from, first_.raw().context().native(),
+                              bytes, on.raw().native()));
   on.raw().synchronize();
 }
 
-void PeerPair::copy_peer_of_clients(std::size_t bytes) const {
-  const detail::CurrentContext current(first_.raw().context());
-  COX_CUDA_TRY(copy_to_peer(second_address_, second_.raw().context().native(), first_address_,
-                            first_.raw().context().native(), bytes, first_.raw().native()));
-  first_.raw().synchronize();
+void PeerPair::copy_peer_in_stream(std::size_t bytes, std::size_t times) const {
+  copy_peer(second_memory_.address(), first_memory_.address(), bytes, first_, times);
 }
-
-void PeerPair::copy_peer_in_stream(std::size_t bytes, std::size_t times) const { copy_peer(bytes, first_, times); }
 
 void PeerPair::copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const {
   COX_RAW_TRY(copy_on_device(to, from, bytes, first_.raw().native()));

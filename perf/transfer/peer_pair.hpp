@@ -22,15 +22,19 @@ class PeerPair {
   PeerPair(const OpenGpu& first, std::uint16_t second, std::size_t largest);
 
   /// cuMemcpyPeerAsync between memory of cuMemAlloc, and the wait for it, on a stream of the first GPU.
-  void copy_peer(std::size_t bytes) const { copy_peer(bytes, first_); }
+  void copy_peer(std::size_t bytes) const {
+    copy_peer(second_memory_.address(), first_memory_.address(), bytes, first_);
+  }
   /// The same, on a stream of the second.
-  void pull_peer(std::size_t bytes) const { copy_peer(bytes, second_); }
+  void pull_peer(std::size_t bytes) const {
+    copy_peer(second_memory_.address(), first_memory_.address(), bytes, second_);
+  }
   /// cuMemcpyDtoDAsync between memory of cuMemAlloc, and the wait for it.
   void copy(std::size_t bytes) const { copy(second_memory_.address(), first_memory_.address(), bytes); }
   /// The same between memory of the clients.
   void copy_of_clients(std::size_t bytes) const { copy(second_address_, first_address_, bytes); }
   /// cuMemcpyPeerAsync between memory of the clients, and the wait for it.
-  void copy_peer_of_clients(std::size_t bytes) const;
+  void copy_peer_of_clients(std::size_t bytes) const { copy_peer(second_address_, first_address_, bytes, first_); }
   /// to_client, and the wait for it. Returns what came of it.
   [[nodiscard]] Handle to_client(std::size_t bytes) const;
   /// So many of copy_peer(), and of to_client(), that are waited for together: each to memory of its own, which must
@@ -39,7 +43,7 @@ class PeerPair {
   [[nodiscard]] std::vector<Handle> to_client_in_stream(std::size_t bytes, std::size_t times) const;
 
  private:
-  void copy_peer(std::size_t bytes, const OpenGpu& on, std::size_t times = 1) const;
+  void copy_peer(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, const OpenGpu& on, std::size_t times = 1) const;
   void copy(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const;
 
   const OpenGpu& first_;

@@ -31,14 +31,15 @@ struct KeptMarking {
   std::vector<Binding> memory;  ///< all memory of the set on this device, which the operation is in order with
   KeptMarkChange change;
   std::shared_ptr<UpdateGuard> guard;
-};
 
-/// Throws KeptError Order if the begin of the update has failed. Device thread.
-inline void require_begun(const UpdateGuard& guard, std::source_location site) {
-  if (!guard.is_open)
-    throw KeptError(KeptError::Kind::Order,
-                    "an update of the kept set '" + guard.set + "' is not committed, since its begin has failed", site);
-}
+  /// Of a commit: throws KeptError Order if the begin of its update has failed. Device thread.
+  void require_begun(std::source_location site) const {
+    if (change.kind == KeptMarkChange::Kind::Commit && !guard->is_open)
+      throw KeptError(KeptError::Kind::Order,
+                      "an update of the kept set '" + guard->set + "' is not committed, because its begin has failed",
+                      site);
+  }
+};
 
 /// A checksum of memory, as one operation of a stream: writes a KeptChecksum.
 struct KeptSumming {
@@ -77,8 +78,8 @@ concept KeptServer = requires(S& server, DeviceId device, std::size_t bytes, con
 /// Memory of a kept set on one device.
 struct KeptMemory {
   Handle handle;  ///< Double: the current copy as it was when the memory was opened; see kept_current
-  /// Its contents are those of an earlier process, as of the epoch at which the set continues; else they are zero, or
-  /// poisoned if an update was torn. Known when all devices have opened the set: call kept() again.
+  /// The contents are those of the epoch at which the set continues, from an earlier process. If false: zero, or
+  /// poisoned if an update was torn. Final after all devices have opened the set: call kept() again.
   bool restored = false;
 };
 
@@ -109,7 +110,7 @@ class KeptCalls {
       refuse_size(set, name, found->second.bytes, bytes, site);
     }
     const KeptSet::Memory& memory = device.memory.at(name);
-    return {*memory.handles[set.current_copy(device)], memory.restored};
+    return {*memory.handles[set.current_copy(device)], set.is_restored(device, memory)};
   }
   /// The memory with the contents of the last commit. Does not block.
   template <KeptServer S = Server>
@@ -148,12 +149,12 @@ class KeptCalls {
   /// of the host's state (step, random numbers, position in the data), which KeptState gives back with the epoch; the
   /// supervisor has those of the last 256 commits, so wait for the stream at least that often. If memory of the set is
   /// poisoned, the commit fails, and nothing is marked. In the mode Double kept_current and kept_next change places,
-  /// also if the commit fails: the next update then overwrites the last whole copy, so wait for a commit that may fail
-  /// and open the set anew. And no device may begin the next update before all have committed this one: a collective of
-  /// all devices must lie between. Not in a capture. Blocks at most 200 ms for the supervisor. Throws KeptError: Order
-  /// if no update is open, Limit, Supervisor if the supervisor does not take the values; then nothing is marked. Later
-  /// failures as launch. With KeptOptions::checksum_every some commits first make checksums of the memory, on the
-  /// device.
+  /// also if the commit fails later: the next update then overwrites the last whole copy. To keep that copy, wait for
+  /// the commit (sync), and open the set anew if it has failed. No device may begin the next update before all have
+  /// committed this one: a collective of all devices must lie between. Not in a capture. Blocks at most 200 ms for the
+  /// supervisor. Throws KeptError: Order if no update is open, Limit, Supervisor if the supervisor does not take the
+  /// values; then nothing is marked. Later failures as launch. With KeptOptions::checksum_every some commits first make
+  /// checksums of the memory, on the device.
   template <KeptServer S = Server>
   void commit(KeptSet& set, std::span<const std::byte> values = {}, Site site = Site::current()) const {
     KeptSet::Device& device = set.device(client().device_id(), site);

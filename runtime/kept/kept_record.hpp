@@ -53,13 +53,13 @@ struct KeptMarkChange {
   std::uint64_t generation = 0;  ///< of the process
   std::uint64_t epoch = 0;       ///< Begin: of the update; 0: that of the last one plus 1. Commit: 0 or as begun
   bool two_copies = false;       ///< the update writes the other copy, which commit makes the current one
-  /// Begin: the current copy, as the host counts; std::nullopt: as it is. If it is the copy that the last update wrote,
-  /// and that update was not committed, the copy holds no epoch, and none is whole until the next commit: the update
-  /// writes the other one.
+  /// Begin: the current copy, as the host counts; std::nullopt: as in the record. It differs from the record, while an
+  /// update is open, if the commit of that update was refused: then the copy holds no epoch from now on. The new update
+  /// writes the other copy, so no copy is whole until the next commit.
   std::optional<unsigned> copy = std::nullopt;
 
-  /// Makes the change, on the host. Returns false, and changes nothing, if the record belongs to another process, if
-  /// `epoch` is not greater than that of the last update (Begin), or if no update is open (Commit).
+  /// Makes the change, on the host. Returns false, and leaves the mark as it is, if the record belongs to another
+  /// process, if `epoch` is not greater than that of the last update (Begin), or if no update is open (Commit).
   [[nodiscard]] bool apply(KeptRecord& record) const noexcept {
     const std::atomic_ref mark(record.mark);
     std::uint64_t before = mark.load(std::memory_order_acquire);
@@ -75,7 +75,9 @@ struct KeptMarkChange {
     if (kind == Kind::Begin) {
       if (epoch != 0 && epoch <= now.epoch) return false;
       const unsigned current = copy.value_or(now.copy);
-      if (now.updating && current != now.copy)  // the commit was refused; before the mark, which says that it is whole
+      // Before the mark makes the copy the current one. It was being written, so the record stays true if the mark is
+      // refused below.
+      if (now.updating && current != now.copy)
         std::atomic_ref(record.committed[current]).store(0, std::memory_order_release);
       now.epoch = epoch != 0 ? epoch : now.epoch + 1;
       now.updating = true;

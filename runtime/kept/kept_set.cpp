@@ -214,7 +214,7 @@ void KeptSet::finish_checks(Site site) const {
     return std::ranges::any_of(devices_, [&](const auto& device) {
       const auto copy = copy_of_epoch(device->found, epoch, options_.mode == KeptMode::Double);
       return std::ranges::any_of(device->memory, [&](const auto& each) {
-        return each.second.restored && each.second.checks[copy.value()] == Check::Differs;
+        return is_committed(*device, each.second) && each.second.checks[copy.value()] == Check::Differs;
       });
     });
   });
@@ -226,7 +226,7 @@ void KeptSet::check_device(KeptState::Device& state, const Device& device, Site 
   if (state.epoch == 0) return;  // torn
   for (const auto& [name, memory] : device.memory) {
     const Check check = memory.checks[device.copy];
-    if (!memory.restored || check == Check::Same) continue;
+    if (!is_committed(device, memory) || check == Check::Same) continue;
     (check == Check::Differs ? state.corrupt : state.not_checked).push_back(name);
     if (check == Check::Differs)
       device.poison(*memory.handles[device.copy],
@@ -286,26 +286,27 @@ void KeptSet::opened(Device& device, Site site) {
   for (const auto& each : devices_) each->last_epoch = state.last_epoch;
   state_ = std::move(state);
   for (const auto& each : devices_)
-    for (auto& [name, memory] : each->memory) {
-      find_restored(*each, memory);
-      poison_if_torn(*each, memory, site);
-    }
+    for (const auto& [name, memory] : each->memory) poison_if_torn(*each, memory, site);
 }
 
-// What was made after the commit of the epoch at which the set continues has not been committed with it. Before that is
-// known, and if there is none: the last commit of the device.
-void KeptSet::find_restored(const Device& device, Memory& memory) const {
-  std::uint64_t epoch = std::max(device.found.committed[0], device.found.committed[1]);
-  if (state_)
-    for (const KeptState::Device& each : state_->devices)
-      if (each.device == device.id && each.epoch != 0) epoch = each.epoch;
-  memory.restored = memory.adopted_since && epoch > *memory.adopted_since;
+bool KeptSet::is_restored(const Device& device, const Memory& memory) const {
+  const std::lock_guard lock(mutex_);
+  return is_committed(device, memory);
+}
+
+// Under the lock. Memory that was made after the commit of the epoch at which the set continues is not part of it.
+// Before that epoch is known, and if the set is torn, the last commit of the device counts.
+bool KeptSet::is_committed(const Device& device, const Memory& memory) const {
+  if (!memory.adopted_since) return false;
+  std::uint64_t epoch = state_ ? state_->epoch : 0;
+  if (state_ && epoch == 0) epoch = std::ranges::find(state_->devices, device.id, &KeptState::Device::device)->epoch;
+  if (epoch == 0) epoch = std::max(device.found.committed[0], device.found.committed[1]);
+  return epoch > *memory.adopted_since;
 }
 
 void KeptSet::add(Device& device, const std::string& name, Memory memory, Site site) {
   const std::lock_guard lock(mutex_);
-  Memory& added = device.memory[name] = std::move(memory);
-  find_restored(device, added);
+  const Memory& added = device.memory[name] = std::move(memory);
   if (state_) poison_if_torn(device, added, site);
 }
 
@@ -383,7 +384,6 @@ void KeptSet::select_epoch(KeptState& state, std::uint64_t epoch, Site site) {
     of_device.corrupt.clear();
     of_device.not_checked.clear();
     set_values(of_device, device, epoch);
-    for (auto& [name, memory] : device.memory) find_restored(device, memory);
     if (has_checksums()) check_device(of_device, device, site);
   }
 }

@@ -106,8 +106,8 @@ class KeptSet {
     std::array<std::shared_ptr<KeptStorage>, 2> storage;
     std::array<std::optional<Handle>, 2> handles;
     std::size_t bytes = 0;
-    std::optional<std::uint64_t> adopted_since;  // newest epoch when an earlier process made it; none: it is new
-    bool restored = false;                       // its contents are those of the epoch of the state
+    /// Of memory that an earlier process made: the newest epoch at that time.
+    std::optional<std::uint64_t> adopted_since;
   };
   /// The set on one device.
   struct Device {
@@ -173,6 +173,8 @@ class KeptSet {
   void opened(Device& device, Site site);
   /// Memory of an open device has been opened.
   void add(Device& device, const std::string& name, Memory memory, Site site);
+  /// KeptMemory::restored.
+  [[nodiscard]] bool is_restored(const Device& device, const Memory& memory) const;
 
  private:
   [[nodiscard]] KeptState state_of_records() const;
@@ -184,7 +186,7 @@ class KeptSet {
   void select_epoch(KeptState& state, std::uint64_t epoch, Site site);
   void set_values(KeptState::Device& state, const Device& device, std::uint64_t epoch) const;
   [[nodiscard]] bool is_idle() const noexcept;
-  void find_restored(const Device& device, Memory& memory) const;
+  [[nodiscard]] bool is_committed(const Device& device, const Memory& memory) const;
   void poison_if_torn(const Device& device, const Memory& memory, Site site) const;
   void check_device(KeptState::Device& state, const Device& device, Site site) const;
 

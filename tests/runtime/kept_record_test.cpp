@@ -211,8 +211,8 @@ Found explored_succession(bool two_copies, Flaw flaw) {
   return found;
 }
 
-/// As World, with a host that is ahead of its devices: whether a commit was refused, because its memory is poisoned, it
-/// does not know when it queues the next update, which is of the other copy. Any commits may be refused.
+/// A world in which a device may refuse any commit, because memory is poisoned. The host has queued the next update
+/// before it learns that, so with two copies that update writes the other copy, as after a commit.
 struct Refusals {
   World world;
   unsigned believed[2] = {0, 0};  // the current copy, as the host counts

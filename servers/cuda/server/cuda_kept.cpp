@@ -107,7 +107,7 @@ void CudaServer::mark_kept(KeptMarking marking, const Caller& caller) {
   BufferUses checked;
   try {
     stream.capture.require_none("a mark of kept memory", caller.site);
-    if (commits) require_begun(*marking.guard, caller.site);
+    marking.require_begun(caller.site);
     const CUfunction function = detail::kept_mark_kernel().require_loaded(stream.location(), caller.site).function;
     // A commit is not made on poisoned memory, nor after another change of the record has failed.
     const CUdeviceptr record =

@@ -199,7 +199,9 @@ void CudaStreams::remove(CudaStream& stream) noexcept {
   queue_of(slot) = nullptr;
   release_slot(slot);
   NativeStream& native = stream.queue().native();
-  if (--native.users == 0) std::erase(used_, &native);
+  if (--native.users != 0) return;
+  native.poll();  // the last time: its completed operations are no suspects of a later GPU fault
+  std::erase(used_, &native);
 }
 
 std::shared_ptr<CudaStream> CudaStreams::make_stream(StreamId id, NativeStream& native) {

@@ -318,7 +318,7 @@ class CudaStreams {
   std::vector<StreamQueue*> queues_;                      // by slot; null: the slot belongs to no stream
   std::vector<StreamSlot> free_slots_;                    // capacity for all slots
   std::vector<std::unique_ptr<NativeStream>> natives_;    // capacity for all streams
-  std::vector<NativeStream*> used_;                       // those with users
+  std::vector<NativeStream*> used_;                       // those that poll() polls: with users
   std::size_t dedicated_ = 0;                             // number of dedicated ones in natives_
   std::atomic<std::size_t> native_count_{0};              // elements of natives_ that other threads may read
   std::unordered_map<StreamId, std::shared_ptr<CudaStream>> streams_;

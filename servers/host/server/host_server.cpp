@@ -400,7 +400,7 @@ void HostServer::mark_kept(KeptMarking marking, const Caller& caller) {
   BufferUses checked;
   try {
     stream.capture.require_none("a mark of kept memory", caller.site);
-    if (commits) require_begun(*marking.guard, caller.site);
+    marking.require_begun(caller.site);
     // A commit is not made on poisoned memory, nor after another change of the record has failed.
     const detail::HostRange record =
         device_->resolve(marking.record, commits ? Access::Write : Access::Overwrite, caller, checked);

@@ -438,18 +438,19 @@ TEST_CASE("Memory of an earlier process is restored as of the epoch at which its
     memory.adopted_since = since;
     set.add(one, name, std::move(memory), {});
   };
+  const auto is_restored = [&](const char* name) { return set.is_restored(one, one.memory.at(name)); };
   add("old", 0);
   add("made after update 5", 5);
   set.opened(one, {});
-  CHECK(one.memory.at("made after update 5").restored);  // as far as this device is known
+  CHECK(is_restored("made after update 5"));  // as far as this device is known
   set.opened(two, {});
   REQUIRE(set.state().epoch == 5);
   add("opened later", 5);
   add("new", std::nullopt);
-  CHECK(one.memory.at("old").restored);
+  CHECK(is_restored("old"));
   for (const char* const name : {"made after update 5", "opened later", "new"}) {
     CAPTURE(name);
-    CHECK_FALSE(one.memory.at(name).restored);
+    CHECK_FALSE(is_restored(name));
   }
 }
 
