@@ -89,7 +89,7 @@ class Worker {
     meet();
     finish();
     journal_.report(Moment::Joined);
-    KeptSet set("state", ids_, {.schema = "perf_recovery 1", .mode = options_.mode});
+    KeptSet set("state", ids_, {.schema = "perf_recovery 1", .mode = options_.mode, .collective_between = true});
     journal_.report(Moment::SetOpen);
     for (const Client& client : devices_.clients) static_cast<void>(client.kept(set, "words", options_.bytes));
     const KeptState state = set.state();

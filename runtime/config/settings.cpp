@@ -43,7 +43,8 @@ Settings::Settings(const SettingsOrigin& origin, const std::map<std::string, Set
 // A file that was only found in the working directory is not trusted: a library that it names would run code of the
 // file's author.
 void Settings::require_no_library_from_file() const {
-  for (const std::string_view key : {"cuda.driver", "compilation.nvrtc", "collectives.nccl", "world.pmix"}) {
+  for (const std::string_view key :
+       {"cuda.driver", "cuda.nvml", "compilation.nvrtc", "collectives.nccl", "world.pmix"}) {
     const Setting& setting = find_setting(key);
     const auto& [value, source] = entry(setting);
     const auto* const text = std::get_if<std::string>(&value);

@@ -3,12 +3,18 @@
 #include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/runtime/kept/local_socket.hpp>
 
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 namespace cox {
 namespace {
@@ -31,11 +37,55 @@ KeeperMessage request_of(Kind kind, const std::string& set, const std::string& d
   return request;
 }
 
+// Kills this process when the one at the other end of the socket has ended. `cox run` does that to the process that it
+// has started itself, which need not be this one.
+void end_with(int socket) {
+  ucred supervisor{};
+  socklen_t size = sizeof(supervisor);
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &supervisor, &size) != 0) return;
+  FileDescriptor watched(static_cast<int>(syscall(SYS_pidfd_open, supervisor.pid, 0)));
+  if (!watched.is_open()) return;  // a system older than Linux 5.3
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the threads of the program
+  std::thread([watched = std::move(watched), supervisor = supervisor.pid] {
+    pollfd ended{.fd = watched.get(), .events = POLLIN, .revents = 0};
+    while (poll(&ended, 1, -1) < 0 && errno == EINTR) {
+    }
+    const std::string text = "coxswain: process " + std::to_string(supervisor) +
+                             ", which held the kept memory of this process, has ended; this process is killed\n";
+    static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
+    kill(getpid(), SIGKILL);
+  }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 [[noreturn]] void fail_unexpected(std::source_location site) {
   throw KeptError(KeptError::Kind::Supervisor, "the supervisor has given an answer that belongs to no request", site);
 }
 
 }  // namespace
+
+void KeeperConnection::Turn::lock() {
+  std::unique_lock lock(mutex_);
+  free_.wait(lock, [this] { return !taken_; });
+  taken_ = true;
+}
+
+bool KeeperConnection::Turn::try_lock_for(std::chrono::milliseconds longest) {
+  std::unique_lock lock(mutex_);
+  if (!free_.wait_for(lock, longest, [this] { return !taken_; })) return false;
+  return taken_ = true;
+}
+
+void KeeperConnection::Turn::unlock() {
+  {
+    const std::lock_guard lock(mutex_);
+    taken_ = false;
+  }
+  free_.notify_one();
+}
 
 KeeperConnection::KeeperConnection(const std::string& path, std::source_location site) try
     : socket_(connect_local(path)), process_(getpid()) {
@@ -48,7 +98,10 @@ KeeperConnection::KeeperConnection(const std::string& path, std::source_location
 std::shared_ptr<KeeperConnection> KeeperConnection::of_process(std::source_location site) {
   static const std::shared_ptr<KeeperConnection> connection = [site] {
     const char* const path = std::getenv(variable);
-    return path == nullptr || *path == '\0' ? nullptr : std::make_shared<KeeperConnection>(path, site);
+    if (path == nullptr || *path == '\0') return std::shared_ptr<KeeperConnection>();
+    auto made = std::make_shared<KeeperConnection>(path, site);
+    end_with(made->socket_.get());
+    return made;
   }();
   if (connection != nullptr) connection->require_same_process(site);
   return connection;
@@ -86,12 +139,13 @@ HeldSet KeeperConnection::open(const std::string& set, const std::string& schema
                                std::source_location site) {
   KeeperMessage request = request_of(Kind::Open, set, {}, mode);
   request.text = schema;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(turn_);
   HeldSet held;
   for (KeeperMessage next = send_request(request, site);; next = answer(site)) {
     switch (next.kind) {
       case Kind::Held: held.memory[{next.device, next.name}] = {next.bytes, next.number}; break;
       case Kind::Values: held.values.push_back({next.device, next.number, std::move(next.payload)}); break;
+      case Kind::Lost: held.lost.insert(next.device); break;
       case Kind::Opened: held.generation = next.number; return held;
       default: fail_unexpected(site);
     }
@@ -102,8 +156,8 @@ void KeeperConnection::close(const std::string& set) noexcept {
   try {
     const KeeperMessage message = request_of(Kind::Close, set);
     require_same_process({});
-    const std::lock_guard lock(mutex_);
-    send_message(socket_.get(), message, KeeperWait::Shortly, {});
+    const std::unique_lock lock(turn_, keeper_shortly);
+    if (lock.owns_lock()) send_message(socket_.get(), message, KeeperWait::Shortly, {});
   } catch (...) {  // the set stays open until the process ends
   }
 }
@@ -112,7 +166,7 @@ void KeeperConnection::keep(const std::string& set, const std::string& device, c
                             std::uint64_t bytes, std::uint64_t epoch, const KeptPieceSource& pieces,
                             std::source_location site) {
   // Held for all packets: after a lack of descriptors the supervisor drops every incomplete allocation of this process.
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(turn_);
   for (bool is_last = false; !is_last;) {
     KeptPieces next = pieces();
     is_last = next.are_last;
@@ -129,7 +183,7 @@ void KeeperConnection::keep(const std::string& set, const std::string& device, c
 std::uint64_t KeeperConnection::found(const std::string& set, std::uint64_t epoch, std::source_location site) {
   KeeperMessage request = request_of(Kind::Found, set);
   request.number = epoch;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(turn_);
   const KeeperMessage done = send_request(request, site);
   if (done.kind != Kind::Done) fail_unexpected(site);
   return done.bytes;
@@ -139,7 +193,7 @@ KeptPieces KeeperConnection::take(const std::string& set, const std::string& dev
                                   std::size_t first, std::source_location site) {
   KeeperMessage request = request_of(Kind::Take, set, device, name);
   request.number = first;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(turn_);
   KeeperMessage pieces = send_request(request, site);
   if (pieces.kind != Kind::Pieces || pieces.device != device || pieces.name != name || pieces.sizes.empty())
     fail_unexpected(site);
@@ -149,7 +203,13 @@ KeptPieces KeeperConnection::take(const std::string& set, const std::string& dev
 void KeeperConnection::forget(const std::string& set, const std::string& device, const std::string& name,
                               std::source_location site) {
   const KeeperMessage request = request_of(Kind::Forget, set, device, name);
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(turn_);
+  if (send_request(request, site).kind != Kind::Done) fail_unexpected(site);
+}
+
+void KeeperConnection::lose(const std::string& set, const std::string& device, std::source_location site) {
+  const KeeperMessage request = request_of(Kind::Lost, set, device);
+  const std::lock_guard lock(turn_);
   if (send_request(request, site).kind != Kind::Done) fail_unexpected(site);
 }
 
@@ -159,7 +219,10 @@ void KeeperConnection::send_values(const std::string& set, const std::string& de
   message.number = epoch;
   message.payload.assign(values.begin(), values.end());
   require_same_process(site);
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock(turn_, keeper_shortly);
+  if (!lock.owns_lock())
+    throw KeptError(KeptError::Kind::Supervisor,
+                    "the supervisor has not answered an earlier request of this process: it does not run", site);
   send_message(socket_.get(), message, KeeperWait::Shortly, site);
 }
 

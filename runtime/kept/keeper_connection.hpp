@@ -4,12 +4,15 @@
 #include <coxswain/runtime/kept/keeper_message.hpp>
 
 #include <sys/types.h>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <source_location>
 #include <span>
 #include <string>
@@ -41,6 +44,8 @@ struct HeldSet {
     std::vector<std::byte> bytes;
   };
   std::vector<Values> values;  ///< of the last epochs
+  /// Devices whose memory was lost after the last commit: it is not held.
+  std::set<std::string> lost;
 };
 
 /// The connection of this process to `cox run`, which holds kept memory for its successor. All functions block for the
@@ -51,7 +56,8 @@ class KeeperConnection {
   /// The variable that has the path of the supervisor's socket.
   static constexpr const char* variable = "COX_KEEPER";
 
-  /// null if no supervisor started this process. The first call connects. Throws KeptError Supervisor if it cannot.
+  /// null if no supervisor started this process. The first call connects, and from then on the process ends with its
+  /// supervisor, by SIGKILL: nothing would hold the memory for a successor. Throws KeptError Supervisor if it cannot.
   [[nodiscard]] static std::shared_ptr<KeeperConnection> of_process(std::source_location site);
 
   /// Connects to the supervisor with that socket. Throws KeptError Supervisor.
@@ -77,11 +83,27 @@ class KeeperConnection {
                                 std::size_t first, std::source_location site);
   /// The supervisor closes its descriptors of the memory, or of the whole set if `name` is empty.
   void forget(const std::string& set, const std::string& device, const std::string& name, std::source_location site);
-  /// Does not wait for the supervisor: throws KeptError Supervisor if it does not take the message at once.
+  /// What the supervisor holds for the device does not exist any more.
+  void lose(const std::string& set, const std::string& device, std::source_location site);
+  /// Does not wait for the supervisor's answer, but for other requests of this process and for space in the socket,
+  /// each for keeper_shortly at most. Throws KeptError Supervisor then.
   void send_values(const std::string& set, const std::string& device, std::uint64_t epoch,
                    std::span<const std::byte> values, std::source_location site);
 
  private:
+  // A mutex that can be waited for with a limit. (Of std::timed_mutex ThreadSanitizer does not know the calls.)
+  class Turn {
+   public:
+    void lock();
+    [[nodiscard]] bool try_lock_for(std::chrono::milliseconds longest);
+    void unlock();
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable free_;
+    bool taken_ = false;  // guarded by mutex_
+  };
+
   void require_same_process(std::source_location site) const;
   // Sends the request, and returns the first answer.
   KeeperMessage send_request(const KeeperMessage& request, std::source_location site);
@@ -91,7 +113,7 @@ class KeeperConnection {
 
   FileDescriptor socket_;
   const pid_t process_;
-  std::mutex mutex_;  // one request at a time
+  Turn turn_;  // one request at a time
 };
 
 }  // namespace cox

@@ -89,6 +89,16 @@ std::string error_text(int error) { return std::generic_category().message(error
   throw KeptError(Kind::Supervisor, "the connection to the supervisor is lost: " + error_text(error), site);
 }
 
+void require_version(std::span<const std::byte> packet, std::source_location site) {
+  Reader reader(packet);
+  std::uint8_t version = 0;
+  if (!reader.magic_is_right() || !reader.number(version) || version == KeeperMessage::version) return;
+  throw KeptError(KeptError::Kind::Supervisor,
+                  "the supervisor and the program do not belong together: a message about kept memory has version " +
+                      std::to_string(version) + " instead of version " + std::to_string(KeeperMessage::version),
+                  site);
+}
+
 // Space for the control data of a packet with as many descriptors as the kernel passes.
 struct alignas(cmsghdr) Control {
   std::array<char, CMSG_SPACE(sizeof(int) * KeeperMessage::max_pieces)> bytes{};
@@ -130,7 +140,7 @@ std::optional<KeeperMessage> KeeperMessage::decode(std::span<const std::byte> pa
   std::uint8_t its_version = 0;
   std::uint8_t kind = 0;
   if (!reader.magic_is_right() || !reader.number(its_version) || its_version != version || !reader.number(kind) ||
-      kind < static_cast<std::uint8_t>(Kind::Open) || kind > static_cast<std::uint8_t>(Kind::Refused))
+      kind < static_cast<std::uint8_t>(Kind::Open) || kind > static_cast<std::uint8_t>(Kind::Lost))
     return std::nullopt;
   message.kind = static_cast<Kind>(kind);
   std::uint32_t count = 0;
@@ -169,13 +179,12 @@ void send_message(int socket, const KeeperMessage& message, KeeperWait wait, std
       std::memcpy(CMSG_DATA(rights) + i * sizeof(int), &descriptor, sizeof(int));
     }
   }
-  constexpr int most_ms = 200;
   const int flags = MSG_NOSIGNAL | (wait == KeeperWait::Shortly ? MSG_DONTWAIT : 0);
   for (bool has_waited = false; sendmsg(socket, &header, flags) < 0;) {
     if (errno == EINTR) continue;
     if (errno != EAGAIN || wait == KeeperWait::Yes || std::exchange(has_waited, true)) fail_sending(errno, site);
     pollfd writable{.fd = socket, .events = POLLOUT, .revents = 0};
-    static_cast<void>(poll(&writable, 1, most_ms));
+    static_cast<void>(poll(&writable, 1, static_cast<int>(keeper_shortly.count())));
   }
 }
 
@@ -202,8 +211,9 @@ std::optional<KeeperMessage> receive_message(int socket, std::source_location si
     throw KeptError(KeptError::Kind::Descriptors, "no file descriptors are left to receive those of kept memory", site);
   }
   auto message = KeeperMessage::decode(std::span(packet).first(static_cast<std::size_t>(size)));
+  require_version(std::span(packet).first(static_cast<std::size_t>(size)), site);
   if (!message || (header.msg_flags & MSG_TRUNC) != 0 || message->sizes.size() != descriptors.size())
-    throw KeptError(KeptError::Kind::Supervisor, "a message about kept memory is of another version, or damaged", site);
+    throw KeptError(KeptError::Kind::Supervisor, "a message about kept memory is damaged", site);
   message->descriptors = std::move(descriptors);
   return message;
 }

@@ -54,7 +54,8 @@ struct KeptSumming {
 ///
 /// - make_kept(device, bytes, site): new memory, zeroed. adopt_kept(device, bytes, pieces, site): that of another
 ///   process, made with the same number of bytes. kept_key(device): a text by which another process finds the device.
-///   Throw KeptError. Block; any thread but a device thread.
+///   require_sound_memory(device, site): throws KeptError Lost if the device's memory has an error that another process
+///   may have had to do with. Throw KeptError. Block; any thread but a device thread.
 /// - count_kept(bytes, caller): counts that much kept memory in the device's reports and against its limit until the
 ///   result is destroyed, on any thread. Throws KeptError Memory if the limit does not allow it. Device thread only.
 /// - mark_kept(marking, caller): queues the change after all work that uses the memory. A commit fails if the memory is
@@ -70,6 +71,7 @@ concept KeptServer = requires(S& server, DeviceId device, std::size_t bytes, con
   { S::make_kept(device, bytes, site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
   { S::adopt_kept(device, bytes, pieces, site) } -> std::same_as<std::shared_ptr<KeptStorage>>;
   { S::kept_key(device) } -> std::same_as<std::string>;
+  { S::require_sound_memory(device, site) } -> std::same_as<void>;
   { server.mark_kept(std::move(marking), caller) } -> std::same_as<void>;
   { server.sum_kept(summing, caller) } -> std::same_as<void>;
   { server.poison(memory, cause, caller) } -> std::same_as<void>;
@@ -128,9 +130,13 @@ class KeptCalls {
   /// From here on in stream order an update writes the memory of the set on this device; if the process ends before
   /// commit, the contents are torn (InPlace) or those of the last commit (Double). It replaces an update that was
   /// begun before and not committed. `epoch`: greater than that of the last update, the same on all devices; 0: one
-  /// more. Not in a capture: begin the update before a replay, and commit it afterwards. Does not block. Throws
-  /// KeptError Order if `epoch` is not greater, before the state of the set is known, or if memory that is held for the
-  /// device has not been opened. Later failures as write.
+  /// more. Not in a capture: begin the update before a replay, and commit it afterwards. In the mode Double with
+  /// several devices, without KeptOptions::collective_between, blocks until all devices have made the commit of the
+  /// last update: one thread that updates several devices must have committed on all first. Else does not block. Throws
+  /// KeptError Order if `epoch` is not greater, before the state of the set is known, if memory that is held for the
+  /// device has not been opened, or if a commit that it waits for fails, or is not queued within the setting
+  /// collectives.timeout: then no device can overwrite the last update that all hold, and the set must be opened anew.
+  /// Later failures as write.
   template <KeptServer S = Server>
   void begin_update(KeptSet& set, std::uint64_t epoch = 0, Site site = Site::current()) const {
     set.require_state(site);
@@ -140,6 +146,7 @@ class KeptCalls {
     if (epoch <= device.last_epoch || epoch > KeptMark::max_epoch)
       refuse_order(set, "epoch " + std::to_string(epoch) + " does not follow " + std::to_string(device.last_epoch),
                    site);
+    set.wait_for_commits(device, site);
     mark(set, device, {.kind = KeptMarkChange::Kind::Begin, .epoch = epoch, .copy = device.copy}, site);
     device.updating = true;
     device.last_epoch = epoch;
@@ -150,8 +157,8 @@ class KeptCalls {
   /// supervisor has those of the last 256 commits, so wait for the stream at least that often. If memory of the set is
   /// poisoned, the commit fails, and nothing is marked. In the mode Double kept_current and kept_next change places,
   /// also if the commit fails later: the next update then overwrites the last whole copy. To keep that copy, wait for
-  /// the commit (sync), and open the set anew if it has failed. No device may begin the next update before all have
-  /// committed this one: a collective of all devices must lie between. Not in a capture. Blocks at most 200 ms for the
+  /// the commit (sync), and open the set anew if it has failed; with several devices begin_update does so. Not in a
+  /// capture. Blocks at most 200 ms for the
   /// supervisor. Throws KeptError: Order if no update is open, Limit, Supervisor if the supervisor does not take the
   /// values; then nothing is marked. Later failures as launch. With KeptOptions::checksum_every some commits first make
   /// checksums of the memory, on the device.
@@ -164,6 +171,7 @@ class KeptCalls {
     mark(set, device, {.kind = KeptMarkChange::Kind::Commit, .epoch = device.last_epoch}, site);
     device.updating = false;
     device.copy = set.next_copy(device);
+    set.note_commit(device);
   }
 
  private:
@@ -198,6 +206,15 @@ class KeptCalls {
                     [binding = memory.binding(), cause](Server& server, const Caller& caller) {
                       server.poison(binding, cause, caller);
                     });
+    };
+    // On a stream of its own: it delivers no failures of others, and captures do not matter.
+    Client reader = client();
+    reader.set_stream(StreamId::allocate());
+    device.read_record = [reader = std::move(reader), memory = *device.record.handles[0]] {
+      KeptRecord record;
+      const auto bytes = reader.read_one(memory.offset_end(KeptRecordMemory::bytes - sizeof(record)));
+      std::memcpy(&record, bytes.span().data(), sizeof(record));
+      return record;
     };
     mark(set, device, {.kind = KeptMarkChange::Kind::Adopt}, site);
     const auto bytes = client().read_one(*device.record.handles[0], site);
@@ -241,13 +258,14 @@ class KeptCalls {
     return memory;
   }
 
-  // What the supervisor holds under that name. If it is lost, all memory of the device is dropped.
+  // What the supervisor holds under that name. If it is lost, so is all memory of the device.
   [[nodiscard]] static std::shared_ptr<KeptStorage> adopt(const KeptSet& set, const KeptSet::Device& device,
                                                           const std::string& key, std::size_t bytes, const Site& site) {
     try {
+      if (key == record_name) Server::require_sound_memory(device.id, site);  // once: the record is opened first
       return Server::adopt_kept(device.id, bytes, set.pieces(device.key, key, site), site);
     } catch (const KeptError& error) {
-      if (error.kind() == KeptError::Kind::Lost) set.drop_held(device);
+      if (error.kind() == KeptError::Kind::Lost) set.lose(device);
       throw;
     }
   }

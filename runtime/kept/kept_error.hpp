@@ -25,7 +25,9 @@ class KeptError : public Error {
     Descriptors,  ///< The supervisor or this process has no file descriptor left.
     Supervisor,   ///< The supervisor does not answer, or not as this version of the library expects.
     Memory,       ///< The memory cannot be created or mapped.
-    Lost,   ///< The memory that the supervisor held for a device is gone: its GPU was reset. It holds none any more.
+    /// The memory that the supervisor held for a device is gone: its GPU was reset, or has an uncorrectable memory
+    /// error. It holds none any more.
+    Lost,
     Order,  ///< begin_update or commit out of order, or a device of the set has not been opened.
   };
 

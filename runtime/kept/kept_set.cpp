@@ -1,5 +1,8 @@
 #include <coxswain/runtime/kept/kept_set.hpp>
 
+#include <coxswain/runtime/base/deadline.hpp>
+#include <coxswain/runtime/config/duration.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 
 #include <algorithm>
@@ -73,6 +76,7 @@ KeptSet::KeptSet(std::string name, std::vector<DeviceId> devices, KeptOptions op
 KeptSet::~KeptSet() {
   for (const auto& each : devices_) {
     each->record.handles = {};
+    each->read_record = nullptr;
     for (auto& [name, memory] : each->memory) memory.handles = {};
   }
   // Work that still uses the memory is not in order with that of another set over the same memory. Without a supervisor
@@ -183,6 +187,52 @@ void KeptSet::require_opened(Device& device, Site site) const {
   device.is_complete = true;
 }
 
+void KeptSet::wait_for_commits(const Device& device, Site site) const {
+  if (mode() != KeptMode::Double || devices_.size() == 1 || options_.collective_between) return;
+  const auto refuse = [&](const std::string& why, const std::exception_ptr& cause = nullptr) {
+    throw KeptError(
+        KeptError::Kind::Order,
+        "the next update of the kept set '" + name_ + "' cannot begin on " + device.id.to_string() + ": " + why, site,
+        cause);
+  };
+  const auto longest = settings().get<std::chrono::nanoseconds>("collectives.timeout");
+  std::uint64_t epoch = 0;
+  {
+    std::unique_lock lock(mutex_);
+    epoch = device.committed;
+    const auto has_not = [&](const auto& each) { return each->committed < epoch; };
+    if (!committed_.wait_until(lock, detail::deadline_after(longest),
+                               [&] { return std::ranges::none_of(devices_, has_not); }))
+      refuse((*std::ranges::find_if(devices_, has_not))->id.to_string() + " has not committed update " +
+             std::to_string(epoch) + " within " + format_duration(longest) + " (collectives.timeout)");
+  }
+  if (epoch == 0) return;  // there is nothing that all hold
+  for (const auto& each : devices_) {
+    const std::string commit = "the commit of update " + std::to_string(epoch) + " on " + each->id.to_string();
+    KeptRecord record;
+    try {
+      record = each->read_record();
+    } catch (const Error&) {
+      refuse(commit + " has failed; to continue at the update before, open the set anew", std::current_exception());
+    }
+    if (!copy_of_epoch(record, epoch, true))
+      refuse(commit + " has been refused; to continue at the update before, open the set anew");
+  }
+}
+
+void KeptSet::note_commit(Device& device) {
+  {
+    const std::lock_guard lock(mutex_);
+    device.committed = device.last_epoch;
+  }
+  committed_.notify_all();
+}
+
+// Under the lock.
+void KeptSet::set_committed(std::uint64_t epoch) {
+  for (const auto& each : devices_) each->committed = epoch;
+}
+
 std::size_t KeptSet::checksum_number(Device& device, const std::string& name, Site site) const {
   const std::uint64_t number = checksum_name(name);
   const auto found = std::ranges::find_if(
@@ -272,9 +322,11 @@ void KeptSet::drop(const Device& device, const std::string& name) const noexcept
   }
 }
 
-void KeptSet::drop_held(const Device& device) const noexcept {
-  for (const auto& [place, memory] : held_.memory)
-    if (place.first == device.key) drop(device, place.second);
+void KeptSet::lose(const Device& device) const noexcept {
+  try {
+    if (keeper_ != nullptr) keeper_->lose(name_, device.key, {});
+  } catch (...) {  // the supervisor does not answer
+  }
 }
 
 void KeptSet::opened(Device& device, Site site) {
@@ -284,6 +336,7 @@ void KeptSet::opened(Device& device, Site site) {
   KeptState state = state_of_records();
   report_found(state, site);
   for (const auto& each : devices_) each->last_epoch = state.last_epoch;
+  set_committed(state.epoch);
   state_ = std::move(state);
   for (const auto& each : devices_)
     for (const auto& [name, memory] : each->memory) poison_if_torn(*each, memory, site);
@@ -319,8 +372,9 @@ KeptState KeptSet::state_of_records() const {
   state.epochs = common_epochs(records, two_copies);
   const std::optional<std::uint64_t> epoch = state.epochs.empty() ? std::nullopt : std::optional(state.epochs.front());
   state.supervised = keeper_ != nullptr;
-  const bool begun =
-      std::ranges::any_of(records, [](const auto& each) { return KeptMark::from(each.mark).epoch != 0; });
+  const bool begun = !held_.lost.empty() || std::ranges::any_of(records, [](const auto& each) {
+    return KeptMark::from(each.mark).epoch != 0;
+  });
   if (begun) state.kind = epoch ? KeptState::Kind::Whole : KeptState::Kind::Torn;
   state.epoch = epoch.value_or(0);
   for (const auto& each : devices_) {
@@ -331,6 +385,7 @@ KeptState KeptSet::state_of_records() const {
     each->copy = epoch ? *copy_of_epoch(each->found, *epoch, two_copies) : mark.copy;
     state.last_epoch = std::max(state.last_epoch, mark.epoch);
     state.devices.push_back({each->id, mark.updating, mark.epoch, epoch.value_or(own), {}});
+    state.devices.back().lost = held_.lost.contains(each->key);
     if (epoch) set_values(state.devices.back(), *each, *epoch);
   }
   return state;
@@ -370,6 +425,7 @@ void KeptSet::continue_at(const KeptAgreement& agreement, Site site) {
   state.suspect = agreement.suspect;
   state.last_epoch = agreement.last_epoch;
   for (const auto& each : devices_) each->last_epoch = agreement.last_epoch;
+  set_committed(agreement.epoch);
 }
 
 // Under the lock. The epoch is older than that of the state.

@@ -12,6 +12,7 @@
 #include <coxswain/runtime/memory/borrowed_memory.hpp>
 
 #include <array>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -40,6 +41,10 @@ struct KeptOptions {
   /// process with the same text. At most 4,096 bytes.
   std::string schema{};
   KeptMode mode = KeptMode::InPlace;
+  /// In the mode Double no device may begin an update before all have committed the last one: else none may be left
+  /// that all hold. So with several devices begin_update waits for these commits. True: a collective of all devices of
+  /// the set lies between any two updates, so it need not.
+  bool collective_between = false;
   /// Every n-th commit, counted for each device from the opening of the set, makes checksums of all its allocations
   /// there (in the mode Double of the copies that the update has written), on the device: it reads them once. The next
   /// process compares what has them before the set is reported as whole. They find writes after the commit, not what
@@ -123,9 +128,14 @@ class KeptSet {
     bool updating = false;         ///< begin_update has been called, commit not
     std::uint64_t last_epoch = 0;  ///< of the last begin_update
     unsigned copy = 0;             ///< Double: the current copy
+    /// The epoch of the current copy, if its commit succeeds; 0: of no common update. Guarded by the set's mutex.
+    std::uint64_t committed = 0;
     std::map<std::string, Memory> memory;
     /// Poisons memory of this device. Any thread.
     std::function<void(const Handle& memory, const std::exception_ptr& cause)> poison;
+    /// The record after all changes that are queued now. Blocks for them; any thread but a device thread. Throws what
+    /// they have failed with.
+    std::function<KeptRecord()> read_record;
   };
 
   /// Throws KeptError Order if the device does not belong to the set, or after forget().
@@ -136,6 +146,12 @@ class KeptSet {
   /// Throws KeptError Order if the supervisor holds memory for the device that this process has not opened: a commit
   /// would declare that memory whole, too.
   void require_complete(Device& device, Site site) const;
+  /// Blocks until all devices have made the last commit of this one, if its next update must wait for that (mode
+  /// Double). Throws KeptError Order if one has not queued it after collectives.timeout, or if it has failed on one:
+  /// then the last epoch that all hold stays as it is.
+  void wait_for_commits(const Device& device, Site site) const;
+  /// The commit of the device's last update is queued.
+  void note_commit(Device& device);
   /// Throws as state(), which copies what was found.
   void require_state(Site site) const;
   [[nodiscard]] bool has_checksums() const noexcept { return options_.checksum_every != 0; }
@@ -163,8 +179,9 @@ class KeptSet {
   void keep(const Device& device, const std::string& name, std::uint64_t bytes, KeptStorage& storage, Site site) const;
   /// The supervisor drops memory that could not be opened as a whole. Does not throw.
   void drop(const Device& device, const std::string& name) const noexcept;
-  /// The supervisor drops all that it has held for the device. Does not throw.
-  void drop_held(const Device& device) const noexcept;
+  /// All that the supervisor has held for the device is lost: it drops it, and the next process learns that. Does not
+  /// throw.
+  void lose(const Device& device) const noexcept;
   /// Gives host values of an update to the supervisor. Throws KeptError Limit for more than 64 KiB, Supervisor if it
   /// does not take them within 200 ms.
   void send_values(const Device& device, std::span<const std::byte> values, Site site) const;
@@ -180,6 +197,7 @@ class KeptSet {
   [[nodiscard]] KeptState state_of_records() const;
   // These are called with the mutex held.
   void require_opened(Device& device, Site site) const;
+  void set_committed(std::uint64_t epoch);
   void finish_checks(Site site) const;
   void find_state(Site site) const;
   void report_found(KeptState& state, Site site) const;
@@ -195,7 +213,8 @@ class KeptSet {
   const KeptOptions options_;
   const std::shared_ptr<KeeperConnection> keeper_;  // null: there is no supervisor
   HeldSet held_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;                   // guards what follows
+  mutable std::condition_variable committed_;  // a device has queued a commit
   bool forgotten_ = false;
   std::vector<std::unique_ptr<Device>> devices_;
   mutable std::optional<KeptState> state_;

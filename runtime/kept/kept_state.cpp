@@ -59,8 +59,9 @@ std::string KeptState::to_string() const {
   std::string text = "torn";
   for (const Device& each : devices) {
     text += (&each == &devices.front() ? ": " : ", ") + each.device.to_string();
-    text += each.updating ? " in update " + std::to_string(each.last_epoch)
-                          : " at epoch " + std::to_string(each.last_epoch);
+    text += each.lost       ? " is lost"
+            : each.updating ? " in update " + std::to_string(each.last_epoch)
+                            : " at epoch " + std::to_string(each.last_epoch);
     if (!each.corrupt.empty()) text += ", corrupt:" + corrupt_members({each});
   }
   return text;

@@ -16,7 +16,9 @@ struct KeptState {
   enum class Kind : std::uint8_t {
     Empty,  ///< No update was ever begun: the contents are undefined.
     Whole,  ///< All devices hold the contents that the update `epoch` has committed.
-    Torn,   ///< There is no such epoch: an update was begun and not committed, or devices are at different epochs.
+    /// There is no such epoch: an update was begun and not committed, devices are at different epochs, or memory is
+    /// lost.
+    Torn,
     /// All devices show that epoch, but memory differs from the checksum that its commit has made: something has
     /// written it since, or the memory of the device has failed. Device::corrupt has its names; it is poisoned.
     Corrupt,
@@ -36,6 +38,9 @@ struct KeptState {
     /// KeptOptions::checksum_every: restored memory that was not compared, by name, because the commit of its epoch has
     /// made no checksum of it.
     std::vector<std::string> not_checked{};
+    /// What was held for this device after its last commit is gone, because of an uncorrectable error of its memory or
+    /// a reset: what it has now is new memory.
+    bool lost = false;
   };
 
   Kind kind = Kind::Empty;
@@ -51,8 +56,8 @@ struct KeptState {
   std::uint64_t last_epoch = 0;  ///< the greatest of any device; that of the next update must be greater
   std::vector<Device> devices;
 
-  /// "whole at epoch 12", "whole at epoch 12, not checked", "torn: cuda:0 in update 13, cuda:1 at epoch 12", "corrupt
-  /// at epoch 12: 'weights' on cuda:0".
+  /// "whole at epoch 12", "whole at epoch 12, not checked", "torn: cuda:0 in update 13, cuda:1 at epoch 12", "torn:
+  /// cuda:0 is lost, cuda:1 at epoch 12", "corrupt at epoch 12: 'weights' on cuda:0".
   [[nodiscard]] std::string to_string() const;
 };
 

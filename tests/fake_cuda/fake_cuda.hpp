@@ -41,6 +41,8 @@ struct FakeCuda {
   int calls = 0;                              ///< of those that can fail
   const char* failed = nullptr;               ///< the function that has, since that was set
   int refusal = 0;                            ///< CUresult of launches by themselves; 0: they succeed
+  int import_error = 0;                       ///< CUresult of all imports of memory; 0: as it should be
+  int export_error = 0;                       ///< of all exports
   bool rejects_fatbins = false;               ///< they have no code for the devices
   int launches = 0;                           ///< of kernels, each by itself
   std::vector<int> attributes;                ///< that those had: CUlaunchAttributeID

@@ -252,6 +252,7 @@ CUresult cuMemExportToShareableHandle(void* descriptor, CUmemGenericAllocationHa
                                       unsigned long long) {
   const auto lock = lock_fake();
   if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
+  if (fake_state().export_error != 0) return static_cast<CUresult>(fake_state().export_error);
   const int copy = ::fcntl(fd_of(handle), F_DUPFD_CLOEXEC, 0);
   if (copy < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   std::memcpy(descriptor, &copy, sizeof(copy));
@@ -262,6 +263,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
                                         CUmemAllocationHandleType) {
   const auto lock = lock_fake();
   if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
+  if (fake_state().import_error != 0) return static_cast<CUresult>(fake_state().import_error);
   const int given = static_cast<int>(reinterpret_cast<std::uintptr_t>(descriptor));
   struct stat status{};
   const int fd = ::fcntl(given, F_DUPFD_CLOEXEC, 0);

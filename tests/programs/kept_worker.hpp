@@ -3,10 +3,10 @@
 // A program with kept memory on several devices, for `cox run`, that ends at random:
 //   PROGRAM in_place|double UPDATES FAULTS FILE [FAULT]
 // ends FAULTS runs by the fault, then makes UPDATES more updates. Appends to FILE for each run the state that it finds,
-// "empty", "whole EPOCH" or "torn", and the times in ms of its first completed update and of its fault: "step 12",
-// "fault 34". Every update writes its number to all elements of all devices. If a state that is reported as whole does
-// not have these contents, the program ends with code 3, which nothing restarts. Without arguments the program makes a
-// short run in each mode.
+// "empty", "whole EPOCH" or "torn: DEVICES", and the times in ms of its first completed update and of its fault: "step
+// 12", "fault 34". Every update writes its number to all elements of all devices. If a state that is reported as whole
+// does not have these contents, the program ends with code 3, which nothing restarts. Without arguments the program
+// makes a short run in each mode.
 
 #include <coxswain/runtime/kept/kept_set.hpp>
 
@@ -106,10 +106,10 @@ int run(const Devices<Client>& devices, const Run& how) {
       {.schema = "kept_worker 1", .mode = how.two_copies ? cox::KeptMode::Double : cox::KeptMode::InPlace});
   for (const Client& client : devices.clients) static_cast<void>(client.kept(set, "values", bytes));
   const cox::KeptState state = set.state();
-  note(how.file, std::string(to_string(state.kind)) +
-                     (state.kind == cox::KeptState::Kind::Whole ? " " + std::to_string(state.epoch) : ""));
+  note(how.file,
+       state.kind == cox::KeptState::Kind::Whole ? "whole " + std::to_string(state.epoch) : state.to_string());
   if (!has_contents_of(devices, set, state)) return wrong_contents;
-  // An operation of all devices between two updates.
+  // In place, an operation of all devices lies between two updates. Of two copies begin_update holds them apart.
   std::vector<cox::Handle> one;
   for (const Client& client : devices.clients) one.push_back(client.create(cox::Bytes::zeroed(4)));
   const std::uint64_t last = state.last_epoch + how.updates;
@@ -119,6 +119,7 @@ int run(const Devices<Client>& devices, const Run& how) {
       client.begin_update(set, epoch);
       devices.fill(client, client.kept_next(set, "values"), epoch);
       client.commit(set, std::as_bytes(std::span(&epoch, 1)));
+      if (how.two_copies) continue;
       client.all_reduce(one[i], one[i], cox::ElementType::F32, all);
       client.sync_collective();
     }

@@ -2,6 +2,7 @@
 #include <coxswain/runtime/kept/kept_state.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -77,8 +78,9 @@ TEST_CASE("With two copies the last commit stays whole during an update, and the
 namespace {
 
 /// Two devices make some updates each; each step of each device is a write of a quarter of its memory or a change of
-/// its record. With two copies a device waits with its next update until the other has committed the last one. All
-/// states that any order of the steps can reach, each of which a death of the process may leave.
+/// its record. With two copies a device begins an update after a collective of all that follows their last commits, or
+/// only if all hold its last update, as begin_update checks. All states that any order of the steps can reach, each of
+/// which a death of the process may leave.
 struct World {
   struct Device {
     KeptRecord record;
@@ -92,14 +94,19 @@ constexpr unsigned updates = 4;
 constexpr unsigned all_steps = updates * steps_of_update;
 
 enum class Flaw { None, HostMarks, NoBarrier, NoBegin, NoFence };
+/// What holds two updates with two copies apart.
+enum class Between { Collective, Check };
 
 // Whether the device may make its next step.
-bool may_step(const World& world, unsigned device, bool two_copies, Flaw flaw) {
+bool may_step(const World& world, unsigned device, bool two_copies, Flaw flaw, Between between = Between::Check) {
   const unsigned at = world.devices[device].at;
   if (at == all_steps) return false;
   if (!two_copies || flaw == Flaw::NoBarrier || at % steps_of_update != 0) return true;
-  const unsigned update = at / steps_of_update;  // begins this one, counted from 0
-  return update < 1 || world.devices[1 - device].at >= update * steps_of_update;
+  if (between == Between::Collective) return world.devices[1 - device].at >= at;
+  const unsigned last = at / steps_of_update;
+  return last == 0 || std::ranges::all_of(world.devices, [last](const World::Device& each) {
+           return copy_of_epoch(each.record, last, true).has_value();
+         });
 }
 
 // Returns whether the record allowed the step.
@@ -212,69 +219,111 @@ Found explored_succession(bool two_copies, Flaw flaw) {
 }
 
 /// A world in which a device may refuse any commit, because memory is poisoned. The host has queued the next update
-/// before it learns that, so with two copies that update writes the other copy, as after a commit.
+/// before it learns that, so with two copies that update writes the other copy, as after a commit; unless begin_update
+/// checks. At any time the next process may adopt the records, one after the other, as in Succession.
 struct Refusals {
   World world;
   unsigned believed[2] = {0, 0};  // the current copy, as the host counts
+  std::optional<KeptRecord> adopted[2];
+  bool ended[2] = {false, false};
+  bool had_epoch = false;  // all devices have held one
 
   [[nodiscard]] auto key() const {
     const auto of = [this](unsigned i) {
       const World::Device& it = world.devices[i];
       return std::tuple(it.at, it.record.mark, it.record.committed, believed[i], it.contents[0][0], it.contents[0][1],
-                        it.contents[1][0], it.contents[1][1]);
+                        it.contents[1][0], it.contents[1][1], ended[i], adopted[i] ? adopted[i]->mark : 0,
+                        adopted[i] ? adopted[i]->committed : std::array<std::uint64_t, 2>{});
     };
-    return std::pair(of(0), of(1));
+    return std::tuple(of(0), of(1), had_epoch);
   }
 };
 
-void explore_refusals(const Refusals& at, bool two_copies, std::set<decltype(std::declval<Refusals>().key())>& seen,
-                      Found& found) {
-  if (!seen.insert(at.key()).second) return;
-  ++found.states;
-  const std::vector<KeptRecord> records{at.world.devices[0].record, at.world.devices[1].record};
-  for (const std::uint64_t epoch : common_epochs(records, two_copies)) {
-    ++found.whole;
-    for (const World::Device& each : at.world.devices) {
-      const unsigned copy = *copy_of_epoch(each.record, epoch, two_copies);
-      if (each.contents[copy][0] != epoch || each.contents[copy][1] != epoch) ++found.wrong;
+class RefusalExploration {
+ public:
+  RefusalExploration(bool two_copies, Between between) : two_copies_(two_copies), between_(between) {
+    Refusals first;
+    for (World::Device& each : first.world.devices) REQUIRE(apply(each.record, Kind::Adopt, 1));
+    explore(first);
+  }
+  [[nodiscard]] const Found& found() const noexcept { return found_; }
+
+ private:
+  void explore(Refusals at) {
+    if (at.adopted[0].has_value() == at.adopted[1].has_value()) check(at);
+    if (!seen_.insert(at.key()).second) return;
+    ++found_.states;
+    for (unsigned device = 0; device < 2; ++device) {
+      if (!at.adopted[device]) {
+        Refusals next = at;
+        REQUIRE(apply(next.world.devices[device].record, Kind::Adopt, 2));
+        next.adopted[device] = next.world.devices[device].record;
+        explore(next);
+      }
+      if (!at.ended[device] && may_step(at.world, device, two_copies_, Flaw::None, between_)) step(at, device);
     }
   }
-  for (unsigned device = 0; device < 2; ++device) {
-    if (!may_step(at.world, device, two_copies, Flaw::None)) continue;
-    Refusals next = at;
-    World::Device& it = next.world.devices[device];
-    unsigned& believed = next.believed[device];
+
+  // What a process would find that opens the set now, or has adopted it.
+  void check(Refusals& at) {
+    const auto record = [&](unsigned i) { return at.adopted[i] ? *at.adopted[i] : at.world.devices[i].record; };
+    const std::vector<std::uint64_t> epochs = common_epochs({record(0), record(1)}, two_copies_);
+    for (const std::uint64_t epoch : epochs) {
+      ++found_.whole;
+      for (unsigned device = 0; device < 2; ++device) {
+        const auto& contents = at.world.devices[device].contents[*copy_of_epoch(record(device), epoch, two_copies_)];
+        if (contents[0] != epoch || contents[1] != epoch) ++found_.wrong;
+      }
+    }
+    if (!epochs.empty()) at.had_epoch = true;
+    if (at.had_epoch && epochs.empty()) ++found_.lost;
+  }
+
+  void step(Refusals at, unsigned device) {
+    World::Device& it = at.world.devices[device];
+    unsigned& believed = at.believed[device];
     const std::uint64_t epoch = it.at / steps_of_update + 1;
     const unsigned part = it.at++ % steps_of_update;
+    const KeptMarkChange begin{
+        .kind = Kind::Begin, .generation = 1, .epoch = epoch, .two_copies = two_copies_, .copy = believed};
     if (part == 0) {
-      REQUIRE(KeptMarkChange{
-          .kind = Kind::Begin, .generation = 1, .epoch = epoch, .two_copies = two_copies, .copy = believed}
-                  .apply(it.record));
+      at.ended[device] = !begin.apply(it.record);
+      REQUIRE(at.ended[device] == at.adopted[device].has_value());
     } else if (part < 3) {
-      it.contents[two_copies ? believed ^ 1U : 0U][part - 1] = epoch;
+      it.contents[two_copies_ ? believed ^ 1U : 0U][part - 1] = epoch;
     } else {
-      if (two_copies) believed ^= 1U;
-      explore_refusals(next, two_copies, seen, found);  // refused
-      REQUIRE(apply(it.record, Kind::Commit, 1, epoch, two_copies));
+      if (two_copies_) believed ^= 1U;
+      explore(at);  // refused
+      at.ended[device] = !apply(it.record, Kind::Commit, 1, epoch, two_copies_);
     }
-    explore_refusals(next, two_copies, seen, found);
+    explore(at);
   }
-}
+
+  const bool two_copies_;
+  const Between between_;
+  std::set<decltype(std::declval<Refusals>().key())> seen_;
+  Found found_;
+};
 
 }  // namespace
 
 TEST_CASE("Whichever commits are refused, and whatever is queued after them, nothing torn is reported as whole") {
   for (const bool two_copies : {false, true}) {
-    Refusals first;
-    for (World::Device& each : first.world.devices) REQUIRE(apply(each.record, Kind::Adopt, 1));
-    std::set<decltype(first.key())> seen;
-    Found found;
-    explore_refusals(first, two_copies, seen, found);
+    const Found found = RefusalExploration(two_copies, Between::Collective).found();
     CAPTURE(two_copies, found.states);
-    CHECK(found.states > 1000);
+    CHECK(found.states > 5000);
     CHECK(found.whole >= updates);
     CHECK(found.wrong == 0);
   }
+}
+
+TEST_CASE("With two copies, begin_update keeps the last update that all hold, whichever commits are refused") {
+  const Found found = RefusalExploration(true, Between::Check).found();
+  CAPTURE(found.states);
+  CHECK(found.states > 500);
+  CHECK(found.wrong == 0);
+  CHECK(found.lost == 0);
+  CHECK(RefusalExploration(true, Between::Collective).found().lost > 0);
 }
 
 TEST_CASE("Whatever the devices have done when the process ends, nothing torn is reported as whole") {
@@ -313,7 +362,8 @@ TEST_CASE("The text of a state names its devices") {
   state.epoch = 12;
   CHECK(state.to_string() == "whole at epoch 12");
   state.kind = KeptState::Kind::Torn;
-  state.devices = {{DeviceId{1, 0}, true, 13, 0, {}, {}, {}}, {DeviceId{1, 1}, false, 12, 12, {}, {}, {}}};
+  state.devices = {{DeviceId{1, 0}, true, 13, 0, {}, {}, {}, false},
+                   {DeviceId{1, 1}, false, 12, 12, {}, {}, {}, false}};
   state.devices[1].corrupt = {"a"};
   CHECK_THAT(state.to_string(),
              Catch::Matchers::EndsWith(" at epoch 12, corrupt: 'a' on " + DeviceId{1, 1}.to_string()));
@@ -325,7 +375,8 @@ TEST_CASE("The text of a state names its devices") {
   state.devices[0].not_checked = {"c"};
   CHECK(state.to_string() == "whole at epoch 12, not checked");
   state.kind = KeptState::Kind::Torn;
-  state.devices = {{DeviceId{1, 0}, true, 13, 0, {}, {}, {}}, {DeviceId{1, 1}, false, 12, 12, {}, {}, {}}};
+  state.devices = {{DeviceId{1, 0}, true, 13, 0, {}, {}, {}, false},
+                   {DeviceId{1, 1}, false, 12, 12, {}, {}, {}, false}};
   CHECK(state.to_string() ==
         "torn: " + DeviceId{1, 0}.to_string() + " in update 13, " + DeviceId{1, 1}.to_string() + " at epoch 12");
 }

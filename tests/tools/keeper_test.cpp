@@ -21,6 +21,7 @@
 #include <functional>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <source_location>
 #include <span>
 #include <string>
@@ -93,6 +94,24 @@ class Run {
   std::optional<KeeperConnection> connection_;
   std::atomic<bool> stop_{false};
   std::thread thread_;
+};
+
+/// This process has no descriptor left.
+class WithoutDescriptors {
+ public:
+  WithoutDescriptors() {
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    const rlimit less{.rlim_cur = std::min<rlim_t>(before_.rlim_cur, 512), .rlim_max = before_.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &less) == 0);
+    for (int i = dup(0); i >= 0; i = dup(0)) occupied_.emplace_back(i);
+  }
+  WithoutDescriptors(const WithoutDescriptors&) = delete;
+  WithoutDescriptors& operator=(const WithoutDescriptors&) = delete;
+  ~WithoutDescriptors() { static_cast<void>(setrlimit(RLIMIT_NOFILE, &before_)); }
+
+ private:
+  rlimit before_{};
+  std::vector<FileDescriptor> occupied_;
 };
 
 KeptPieces pieces_with(const std::vector<std::string>& contents) {
@@ -393,15 +412,16 @@ TEST_CASE("A set is refused devices without its memory, and drops all memory of 
     CHECK_NOTHROW(identify(first, "GPU-02"));
     CHECK(kind_of([&] { identify(second, "GPU-03"); }) == KeptError::Kind::Schema);
     CHECK_NOTHROW(identify(second, "GPU-01"));
-    set.drop_held(set.device(first, here));
+    set.lose(set.device(first, here));
   }
   Run run(keeper);
   const HeldSet held = run->open("model", "", mode, here);
   CHECK(held.memory.size() == 2);
   CHECK(held.memory.contains({"GPU-01", "weights"}));
+  CHECK(held.lost == std::set<std::string>{"GPU-02"});
 }
 
-TEST_CASE("The memory of GPUs is dropped alone") {
+TEST_CASE("The memory of GPUs is lost alone, and the next processes learn that until one makes an update") {
   TestKeeper keeper;
   {
     Run run(keeper);
@@ -409,8 +429,80 @@ TEST_CASE("The memory of GPUs is dropped alone") {
     run->keep("model", "host:0", "weights", 4, 0, source_of({"text"}), here);
     run->keep("model", "GPU-01", "weights", 5, 0, source_of({"other"}), here);
   }
-  keeper->drop_gpu_memory();
+  keeper->lose_gpu_memory();
   CHECK(keeper->bytes() == 4);
+  const std::set<std::string> lost{"GPU-01"};
+  {
+    Run run(keeper);
+    CHECK(run->open("model", "", "in place", here).lost == lost);
+    run->keep("model", "GPU-01", "weights", 5, 0, source_of({"newer"}), here);
+  }
+  {
+    Run run(keeper);
+    CHECK(run->open("model", "", "in place", here).lost == lost);
+    run->send_values("model", "GPU-01", 1, {}, here);
+  }
+  Run run(keeper);
+  CHECK(run->open("model", "", "in place", here).lost.empty());
+}
+
+TEST_CASE("A set of which all memory is lost is known to the next process, with another schema not") {
+  TestKeeper keeper;
+  {
+    Run run(keeper);
+    static_cast<void>(run->open("model", "1", "in place", here));
+    run->keep("model", "GPU-01", "weights", 5, 0, source_of({"other"}), here);
+  }
+  keeper->lose_gpu_memory();
+  {
+    Run run(keeper);
+    CHECK(run->open("model", "1", "in place", here).lost.size() == 1);
+  }
+  Run run(keeper);
+  CHECK(run->open("model", "2", "in place", here).lost.empty());
+}
+
+TEST_CASE("A process that speaks another version gets an error that names both") {
+  TestKeeper keeper;
+  Run run(keeper);
+  const FileDescriptor socket = cox::connect_local(keeper->path());
+  std::vector<std::byte> packet = KeeperMessage{}.encode();
+  packet[4] = std::byte{1};
+  REQUIRE(send(socket.get(), packet.data(), packet.size(), 0) == static_cast<ssize_t>(packet.size()));
+  const auto refusal = cox::receive_message(socket.get(), here);
+  REQUIRE(refusal);
+  CHECK(refusal->kind == KeeperMessage::Kind::Refused);
+  CHECK_THAT(refusal->text,
+             ContainsSubstring("version 1") && ContainsSubstring("version " + std::to_string(KeeperMessage::version)));
+  CHECK_FALSE(cox::receive_message(socket.get(), here));
+}
+
+TEST_CASE("A keeper without descriptors, or with too many connections, disconnects new processes and goes on") {
+  TestKeeper keeper(KeeperLimits{.connections = 3});
+  keeper->begin_run();
+  const auto ends = [](const FileDescriptor& socket) {
+    char byte = 0;
+    return recv(socket.get(), &byte, 1, MSG_DONTWAIT) == 0;
+  };
+  std::vector<FileDescriptor> sockets;
+  const auto connect = [&] { sockets.push_back(cox::connect_local(keeper->path())); };
+  for (int i = 0; i < 4; ++i) connect();
+  keeper->serve();
+  CHECK_FALSE(cox::is_readable(keeper->descriptors().front()));  // else its caller would never wait
+  CHECK(ends(sockets.back()));
+  CHECK_FALSE(ends(sockets.front()));
+  sockets.clear();
+  keeper->serve();
+  connect();
+  {
+    const WithoutDescriptors without;
+    keeper->serve();
+    CHECK_FALSE(cox::is_readable(keeper->descriptors().front()));
+  }
+  CHECK(ends(sockets.back()));
+  connect();
+  keeper->serve();
+  CHECK_FALSE(ends(sockets.back()));
 }
 
 TEST_CASE("A keeper refuses what is unknown, held already or beyond its limits") {

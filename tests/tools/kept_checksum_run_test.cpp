@@ -5,17 +5,12 @@
 #include <coxswain/runtime/kept/kept_set.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 #include <coxswain/tests/support/catch.hpp>
-#include <coxswain/tests/support/temporary_folder.hpp>
-#include <coxswain/tools/cox/supervisor/keeper.hpp>
+#include <coxswain/tests/tools/process_keeper.hpp>
 
-#include <poll.h>
 #include <sys/mman.h>
-#include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <source_location>
 #include <string>
-#include <thread>
 #include <vector>
 
 using cox::Bytes;
@@ -28,47 +23,12 @@ using cox::KeptOptions;
 using cox::KeptPieces;
 using cox::KeptSet;
 using cox::KeptState;
-using cox::test::TemporaryFolder;
-using cox::tools::Keeper;
+using cox::tools::ProcessKeeper;
 
 namespace {
 
 constexpr std::source_location checksum_site = std::source_location::current();
 const std::vector<std::uint64_t> first_values{1, 2, 3, 4};
-
-/// The keeper of this process's connection, which is made once. It answers on a thread of its own until the process
-/// ends.
-class ProcessKeeper {
- public:
-  static ProcessKeeper& get() {
-    static ProcessKeeper keeper;
-    return keeper;
-  }
-  [[nodiscard]] std::string path() const { return keeper_.path(); }
-
- private:
-  ProcessKeeper() {
-    keeper_.begin_run();
-    REQUIRE(setenv(KeeperConnection::variable, keeper_.path().c_str(), 1) == 0);
-    thread_ = std::thread([this] {
-      while (!stop_.load()) {
-        std::vector<pollfd> watched;
-        for (const int each : keeper_.descriptors()) watched.push_back({.fd = each, .events = POLLIN, .revents = 0});
-        static_cast<void>(poll(watched.data(), watched.size(), 5));
-        keeper_.serve();
-      }
-    });
-  }
-  ~ProcessKeeper() {
-    stop_.store(true);
-    thread_.join();
-  }
-
-  TemporaryFolder folder_;
-  Keeper keeper_{folder_.path() / "kept"};
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
 
 /// One process with a set of two allocations on each of two devices.
 class CheckedProgram {

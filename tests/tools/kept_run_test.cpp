@@ -3,10 +3,17 @@
 #include <coxswain/tests/support/temporary_file.hpp>
 #include <coxswain/tests/tools/command.hpp>
 
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 using Catch::Matchers::ContainsSubstring;
@@ -26,13 +33,23 @@ Reports reports_in(const std::string& path) {
   std::ifstream file(path);
   std::string line;
   while (std::getline(file, line)) {
-    ++reports.counts[line.substr(0, line.find(' '))];
+    ++reports.counts[line.substr(0, line.find_first_of(" :"))];
     if (!line.starts_with("whole ")) continue;
     const std::uint64_t epoch = std::stoull(line.substr(6));
     if (epoch < reports.last) reports.falls = true;
     reports.last = epoch;
   }
   return reports;
+}
+
+/// The first line of the file, as soon as it is complete.
+std::string awaited_line(const std::string& path) {
+  std::string line;
+  for (;;) {
+    std::ifstream file(path);
+    if (std::getline(file, line) && !file.eof()) return line;
+    std::this_thread::yield();
+  }
 }
 
 }  // namespace
@@ -94,4 +111,26 @@ TEST_CASE("While memory is held, what a run has left behind is killed, also if t
   CAPTURE(command.err);
   CHECK(static_cast<int>(command.code) == 0);
   CHECK_THAT(command.err, ContainsSubstring("restart 2 "));
+}
+
+TEST_CASE("A program with kept memory ends with its supervisor, also if a launcher lies between") {
+  const TemporaryFile file("");
+  const TemporaryFile program("");
+  const pid_t supervisor = fork();
+  if (supervisor == 0) {
+    execl(COX_PROGRAM, "cox", "run", "--", "sh", "-c",
+          "\"$0\" in_place 1000000000000 0 \"$1\" & echo $! > \"$2\"; wait", COX_KEPT_WORKER, file.path().c_str(),
+          program.path().c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  const auto id = static_cast<pid_t>(std::stol(awaited_line(program.path())));
+  CHECK(awaited_line(file.path()) == "empty");  // it has opened its set
+  const auto process = static_cast<int>(syscall(SYS_pidfd_open, id, 0));
+  REQUIRE(process >= 0);
+  REQUIRE(kill(supervisor, SIGKILL) == 0);
+  REQUIRE(waitpid(supervisor, nullptr, 0) == supervisor);
+  pollfd ended{.fd = process, .events = POLLIN, .revents = 0};
+  constexpr int too_long_ms = 60'000;
+  CHECK(poll(&ended, 1, too_long_ms) == 1);
+  close(process);
 }

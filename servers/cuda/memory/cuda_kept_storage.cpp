@@ -80,8 +80,9 @@ void CudaKeptStorage::import_piece(int descriptor, std::size_t bytes, std::sourc
   const CUresult result =
       driver().physical_import(&piece, reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor)),
                                CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-  // The memory that a descriptor stands for does not exist. Anything else, such as a GPU fault, may be no fault of it.
-  const bool is_lost = result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE;
+  // The memory that a descriptor stands for does not exist, if that of this process can be imported. Anything else,
+  // such as a GPU fault, may be no fault of it.
+  const bool is_lost = (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_HANDLE) && can_import();
   if (result != CUDA_SUCCESS && !is_lost) throw_cuda_error(result, "physical_import", site);
   if (is_lost)
     throw KeptError(KeptError::Kind::Lost,
@@ -94,6 +95,23 @@ void CudaKeptStorage::import_piece(int descriptor, std::size_t bytes, std::sourc
   if (properties.location.id != context_->ordinal())
     fail(*context_, "belongs to GPU " + std::to_string(properties.location.id), site);
   map(piece, bytes);
+}
+
+// Whether a new piece can be exported and imported.
+bool CudaKeptStorage::can_import() const {
+  const CUmemAllocationProp properties = properties_of(*context_);
+  CUmemGenericAllocationHandle piece = 0;
+  if (driver().physical_create(&piece, CudaStorage::granule, &properties, 0) != CUDA_SUCCESS) return false;
+  int native = -1;
+  CUresult result = driver().physical_export(&native, piece, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  const FileDescriptor descriptor(native);
+  CUmemGenericAllocationHandle imported = 0;
+  if (result == CUDA_SUCCESS)
+    result = driver().physical_import(&imported, reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor.get())),
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  if (result == CUDA_SUCCESS) COX_CUDA_CHECK(physical_release(imported));
+  COX_CUDA_CHECK(physical_release(piece));
+  return result == CUDA_SUCCESS;
 }
 
 void* CudaKeptStorage::address() const noexcept { return std::bit_cast<void*>(base_); }

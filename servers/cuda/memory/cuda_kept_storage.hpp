@@ -40,6 +40,7 @@ class CudaKeptStorage final : public KeptStorage {
 
   void create_pieces(std::source_location site);
   void import_piece(int descriptor, std::size_t bytes, std::source_location site);
+  [[nodiscard]] bool can_import() const;
   void map(CUmemGenericAllocationHandle piece, std::size_t bytes);
   void give_access();
   void set_zero();

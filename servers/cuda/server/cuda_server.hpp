@@ -141,6 +141,7 @@ class CudaServer {
                                                                std::source_location site);
   /// The UUID of the GPU.
   [[nodiscard]] static std::string kept_key(DeviceId device);
+  static void require_sound_memory(DeviceId device, std::source_location site);
   [[nodiscard]] std::shared_ptr<void> count_kept(std::size_t bytes, const Caller& caller);
   void mark_kept(KeptMarking marking, const Caller& caller);
   void sum_kept(const KeptSumming& summing, const Caller& caller);

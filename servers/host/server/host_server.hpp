@@ -116,6 +116,7 @@ class HostServer {
                                                                const KeptPieceSource& pieces,
                                                                std::source_location site);
   [[nodiscard]] static std::string kept_key(DeviceId device) { return device.to_string(); }
+  static void require_sound_memory(DeviceId /*device*/, std::source_location /*site*/) {}
   [[nodiscard]] std::shared_ptr<void> count_kept(std::size_t bytes, const Caller& caller);
   void mark_kept(KeptMarking marking, const Caller& caller);
   void sum_kept(const KeptSumming& summing, const Caller& caller);

@@ -2,14 +2,11 @@
 
 #include <coxswain/tests/servers/contract/cuda_stand_in.hpp>
 
-#include <coxswain/runtime/kept/kept_checksum.hpp>
-#include <coxswain/runtime/kept/kept_record.hpp>
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>
-#include <coxswain/servers/cuda/memory/kept_mark.hpp>
-#include <coxswain/servers/cuda/memory/kept_sum.hpp>
 #include <coxswain/tests/fake_cuda/fake_cuda.hpp>
 #include <coxswain/tests/servers/contract/program_kernels.hpp>
 #include <coxswain/tests/stand_ins/cuda_driver.hpp>
+#include <coxswain/tests/stand_ins/kept_kernels.hpp>
 #include <coxswain/tests/stand_ins/kernel_functions.hpp>
 #include <coxswain/tests/stand_ins/nccl_operations.hpp>
 #include <coxswain/tests/stand_ins/peer_kernels.hpp>
@@ -98,27 +95,6 @@ FakeCuda::KernelType program_kernel(const ProgramJob& job) {
   });
 }
 
-// Where the kernel traps, the GPUs fault.
-void mark(const Run& run) {
-  const auto copy = argument<std::int32_t>(run, 5);
-  KeptMarkChange change{.kind = static_cast<KeptMarkChange::Kind>(number(run, 1)),
-                        .generation = argument<std::uint64_t>(run, 2),
-                        .epoch = argument<std::uint64_t>(run, 3),
-                        .two_copies = number(run, 4) != 0};
-  if (copy >= 0) change.copy = static_cast<unsigned>(copy);
-  if (!change.apply(*argument<KeptRecord*>(run, 0))) find_cuda_stand_in()->faulted = true;
-}
-
-void begin_sum(const Run& run) {
-  *argument<KeptChecksum*>(run, 0) = {argument<std::uint64_t>(run, 1), argument<std::uint64_t>(run, 2), 0, 0};
-}
-
-void add_to_sum(const Run& run) {
-  const std::size_t bytes = argument<std::uint64_t>(run, 1);
-  const std::span<const std::byte> memory(argument<const std::byte*>(run, 0), bytes);
-  argument<KeptChecksum*>(run, 2)->sum += checksum_of(memory);  // which begin_sum() has set to 0
-}
-
 // What cuda_kernels.cpp has the source of. Under the stand-in's lock.
 void add_vocabulary(FakeCuda& fake) {
   auto& kernels = fake.kernels;
@@ -171,9 +147,7 @@ std::string prepare() {
   add_vocabulary(fake);
   for (const ProgramJob& job : program_jobs) fake.kernels[cuda_name_of(job)] = program_kernel(job);
   fake.kernels[cuda_name_of(count_job)] = program_kernel(count_job);
-  fake.kernels[detail::kept_mark_name] = function_kernel({address, word, 8, 8, word, word}, mark);
-  fake.kernels[detail::kept_sum_begin_name] = function_kernel({address, 8, 8}, begin_sum);
-  fake.kernels[detail::kept_sum_name] = function_kernel({address, 8, address}, add_to_sum);
+  prepare_kept_kernels(fake);
   prepare_nccl_stand_in(fake);
   prepare_peer_kernels(fake);
   return detail::find_nvrtc().nvrtc == nullptr ? "NVRTC: " + detail::find_nvrtc().error : "";

@@ -9,9 +9,13 @@
 #include <coxswain/runtime/kept/kept_set.hpp>
 #include <coxswain/runtime/memory/memory_report.hpp>
 #include <coxswain/tests/servers/contract/compute_backend.hpp>
+#include <coxswain/tests/servers/contract/fleet.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/settings_scope.hpp>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -22,6 +26,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -92,6 +97,44 @@ struct Kept {
     client.begin_update(set, epoch);
     client.write(client.kept_next(set, "values"), Bytes::copy_of(contents));
     client.commit(set);
+  }
+};
+
+constexpr std::size_t words_kept = 4;
+
+/// A set on all devices of a fleet.
+template <class Fleet>
+struct FleetSet {
+  Fleet& fleet;
+  KeptSet set;
+
+  explicit FleetSet(Fleet& on, KeptOptions options = {}) : fleet(on), set("fleet", on.devices(), std::move(options)) {
+    fleet.for_each([&](std::size_t, auto& client) {
+      static_cast<void>(client.kept(set, "values", words_kept * sizeof(std::uint32_t)));
+    });
+  }
+  [[nodiscard]] Handle memory(std::size_t rank) { return fleet[rank].kept_current(set, "values"); }
+  void update(std::size_t rank, std::uint64_t epoch) {
+    fleet[rank].begin_update(set, epoch);
+    fleet[rank].write(fleet[rank].kept_next(set, "values"),
+                      Bytes::copy_of(Values(words_kept, static_cast<std::uint32_t>(epoch))));
+    fleet[rank].commit(set);
+  }
+  [[nodiscard]] bool holds(std::size_t rank, std::uint64_t epoch) {
+    const KeptSet::Device& device = set.device(fleet.devices()[rank], {});
+    fleet[rank].accept(*device.record.handles[0]);  // a refused commit poisons it
+    fleet[rank].sync().get();
+    return copy_of_epoch(device.read_record(), epoch, true).has_value();
+  }
+  /// The text of the refusal, with its causes; empty: none.
+  [[nodiscard]] std::string refusal_of_begin(std::size_t rank, std::uint64_t epoch) {
+    try {
+      fleet[rank].begin_update(set, epoch);
+      return {};
+    } catch (const KeptError& error) {
+      CHECK(error.kind() == KeptError::Kind::Order);
+      return error_chain(std::current_exception());
+    }
   }
 };
 
@@ -475,4 +518,105 @@ TEST_CASE("Memory that a first update has torn is poisoned", "[kept]") {
   REQUIRE(poisoned.size() == 2);
   CHECK(poisoned[0].binding().memory == it.memory.at("torn").handles[0]->binding().memory);
   CHECK(poisoned[1].binding().memory == it.memory.at("opened later").handles[0]->binding().memory);
+}
+
+TEMPLATE_TEST_CASE("With two copies no device begins an update before all have made the last commit", "[kept]",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  FleetSet<TestType> kept(fleet, {.mode = KeptMode::Double});
+  kept.update(0, 1);
+  typename TestType::Hold hold;
+  hold.launch(fleet[1]);
+  hold.wait_until_entered();
+  kept.update(1, 1);  // behind the hold
+  std::atomic<bool> opened{false};
+  bool began_before = true;
+  std::thread other([&] {
+    kept.update(0, 2);
+    began_before = !opened.load();
+  });
+  for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+  opened.store(true);
+  hold.open();
+  other.join();
+  CHECK_FALSE(began_before);
+  kept.update(1, 2);
+  for (const std::size_t rank : {0U, 1U}) {
+    CHECK(kept.holds(rank, 1));
+    CHECK(kept.holds(rank, 2));
+  }
+}
+
+TEMPLATE_TEST_CASE("An update is refused if another device does not commit the last one in time", "[kept]",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  FleetSet<TestType> kept(fleet, {.mode = KeptMode::Double});
+  kept.update(0, 1);
+  {
+    const SettingsScope settings{{"collectives.timeout", std::chrono::nanoseconds(std::chrono::milliseconds(50))}};
+    CHECK_THAT(kept.refusal_of_begin(0, 2),
+               ContainsSubstring(fleet.devices()[1].to_string() + " has not committed update 1 within 50ms"));
+  }
+  kept.update(1, 1);
+  CHECK(kept.refusal_of_begin(0, 2).empty());
+}
+
+TEMPLATE_TEST_CASE("After a refused commit no device overwrites the last update that all hold", "[kept]", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  FleetSet<TestType> kept(fleet, {.mode = KeptMode::Double});
+  for (const std::size_t rank : {0U, 1U}) kept.update(rank, 1);
+  kept.update(0, 2);
+  fleet[1].begin_update(kept.set, 2);  // and writes nothing
+  fleet[1].commit(kept.set);
+  CHECK_THAT(kept.refusal_of_begin(0, 3),
+             ContainsSubstring("the commit of update 2 on " + fleet.devices()[1].to_string() + " has failed") &&
+                 ContainsSubstring("has not written all of 'values'"));
+  CHECK_FALSE(kept.refusal_of_begin(1, 3).empty());
+  CHECK_THAT(failure_of(fleet[1]), ContainsSubstring("has not written all of 'values'"));
+  CHECK(failure_of(fleet[0]).empty());
+  CHECK(kept.holds(0, 1));
+  CHECK(kept.holds(1, 1));
+}
+
+TEMPLATE_TEST_CASE("Where a collective lies between two updates begin_update does not wait", "[kept]", COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  FleetSet<TestType> kept(fleet, {.mode = KeptMode::Double, .collective_between = true});
+  for (std::uint64_t epoch = 1; epoch < 4; ++epoch) kept.update(0, epoch);
+  CHECK(kept.holds(0, 3));
+}
+
+TEMPLATE_TEST_CASE("Collectives and transfers into kept memory are refused outside of an update", "[kept]",
+                   COX_FLEETS) {
+  COX_REQUIRE_FLEET(TestType, 2);
+  TestType fleet(2);
+  FleetSet<TestType> kept(fleet);
+  for (const std::size_t rank : {0U, 1U}) kept.update(rank, 1);
+  const CommunicationId all(fleet.devices());
+  const Handle source = to_device(fleet[1], Values{9, 9, 9, 9});
+  const Handle own = to_device(fleet[0], Values{9, 9, 9, 9});
+  const Handle result = fleet[1].empty(words_kept * sizeof(std::uint32_t));
+  const bool transfers = GENERATE(false, true);
+  const auto exchange = [&] {
+    if (transfers) {
+      fleet[1].send(source, ElementType::U32, fleet.devices()[0]);
+      fleet[0].receive(kept.memory(0), ElementType::U32, fleet.devices()[1]);
+    } else {
+      fleet[1].all_reduce(source, result, ElementType::U32, all);
+      fleet[0].all_reduce(own, kept.memory(0), ElementType::U32, all);
+    }
+  };
+  exchange();
+  CHECK_THAT(failure_of(fleet[0]), ContainsSubstring("outside of an update"));
+  static_cast<void>(failure_of(fleet[1]));  // a rank has failed
+  fleet[0].accept(kept.memory(0));
+  CHECK(from_device<std::uint32_t>(fleet[0], kept.memory(0)) == Values(words_kept, 1));
+  fleet[0].begin_update(kept.set, 2);
+  exchange();
+  fleet[0].commit(kept.set);
+  CHECK(failure_of(fleet[0]).empty());
+  CHECK(from_device<std::uint32_t>(fleet[0], kept.memory(0)) == Values(words_kept, transfers ? 9 : 18));
 }

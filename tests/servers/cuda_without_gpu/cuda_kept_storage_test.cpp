@@ -1,14 +1,19 @@
+#include <coxswain/runtime/base/shared_library.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
+#include <coxswain/servers/cuda/device/row_remapping.hpp>
 #include <coxswain/servers/cuda/memory/cuda_kept_storage.hpp>
 #include <coxswain/servers/cuda/server/open_context.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/settings_scope.hpp>
 
+#include <cuda.h>
 #include <fcntl.h>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <source_location>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -95,6 +100,28 @@ TEST_CASE("Kept memory of a GPU has in the next process what it had in the one b
     CHECK_THROWS_AS(CudaKeptStorage::adopt(context(), wrong, source_of(pieces), here), KeptError);
 }
 
+TEST_CASE("Kept memory of a GPU is lost while rows of its memory wait to be remapped") {
+  FakeGpus fake;
+  const SettingsScope settings{{"cuda.nvml", std::string(COX_FAKE_NVML)}};
+  const auto library = detail::SharedLibrary::open({COX_FAKE_NVML});
+  auto& pending = *static_cast<unsigned*>(library.find("cox_fake_nvml_pending"));
+  const auto is_lost = [](std::uint16_t device) {
+    try {
+      CudaServer::require_sound_memory(FakeGpus::device(device), here);
+    } catch (const KeptError& error) {
+      return error.kind() == KeptError::Kind::Lost;
+    }
+    return false;
+  };
+  CHECK_FALSE(is_lost(0));
+  pending = 1;
+  CHECK(is_lost(0));
+  CHECK_FALSE(is_lost(1));  // NVML does not know it
+  CHECK(*static_cast<int*>(library.find("cox_fake_nvml_users")) == 0);
+  CHECK_FALSE(detail::rows_wait_for_remapping("0000:01:00.0", "/nowhere/libnvidia-ml.so.1"));
+  pending = 0;
+}
+
 TEST_CASE("Kept memory of a GPU is lost if its descriptors stand for nothing, and not if the import fails") {
   FakeGpus fake;
   const CudaClient client = FakeGpus::client();  // opens the device
@@ -121,4 +148,10 @@ TEST_CASE("Kept memory of a GPU is lost if its descriptors stand for nothing, an
   fake.fake.calls_until_failure = -1;
   pieces.descriptors.front() = FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));  // as after a reset
   CHECK(is_lost());
+  // The driver cannot export, or import, what this process has made either: the memory may well exist.
+  fake.fake.export_error = CUDA_ERROR_INVALID_VALUE;
+  CHECK_FALSE(is_lost());
+  fake.fake.export_error = 0;
+  fake.fake.import_error = CUDA_ERROR_INVALID_VALUE;
+  CHECK_FALSE(is_lost());
 }

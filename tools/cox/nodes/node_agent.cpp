@@ -189,7 +189,7 @@ void NodeAgent::finish(const FinishNode& request) {
   NodeFinished finished;
   finished.keeps = keepers.was_used() || keepers.holds_memory();
   finished.progresses = std::exchange(has_run_, false) && keepers.end_run();
-  if (request.gpu_memory_is_lost) keepers.drop_gpu_memory();
+  if (request.gpu_memory_is_lost) keepers.lose_gpu_memory();
   finished.holds_memory = keepers.holds_memory();
   finished.kept_bytes = keepers.bytes();
   head_.send(finished);

@@ -33,13 +33,14 @@ template <class Client>
 class StressedSet {
  public:
   StressedSet(const KeptStress& options, const std::vector<Client>& clients, KeptMode mode,
-              std::uint64_t checksum_every)
+              std::uint64_t checksum_every, bool collective_between)
       : options_(options),
         clients_(clients),
         number_(mode == KeptMode::Double ? 1 : 0),
         set_(mode == KeptMode::Double ? "two copies" : "in place", options.devices,
              {.schema = "cox stress, seed " + std::to_string(options.seed),
               .mode = mode,
+              .collective_between = collective_between,
               .checksum_every = checksum_every}) {
     Random sizes(Random::derived(options.seed, number_));
     for (std::size_t i = 0; i < kept_members; ++i)
@@ -177,7 +178,7 @@ KeptEnd pick_end(const KeptStress& options, Random& random) {
 // Updates both sets on all devices: for ever, or so many times.
 template <class Client>
 void update_sets(StressedSet<Client>& in_place, StressedSet<Client>& two_copies, const std::vector<Client>& clients,
-                 std::optional<std::uint64_t> updates, Random& random, KeptBook& book) {
+                 bool collective_between, std::optional<std::uint64_t> updates, Random& random, KeptBook& book) {
   std::vector<DeviceId> devices;
   std::vector<Handle> one;
   for (const Client& client : clients) {
@@ -191,8 +192,8 @@ void update_sets(StressedSet<Client>& in_place, StressedSet<Client>& two_copies,
   for (std::uint64_t i = 0; !updates || i < *updates; ++i) {
     in_place.update();
     two_copies.update();
-    for (std::size_t device = 0; device < clients.size(); ++device) {  // between two updates of all devices
-      if (clients.size() > 1) clients[device].all_reduce(one[device], one[device], ElementType::F32, all);
+    for (std::size_t device = 0; collective_between && device < clients.size(); ++device) {
+      clients[device].all_reduce(one[device], one[device], ElementType::F32, all);
       clients[device].sync_collective();
     }
     if (random.below(3) != 0) continue;
@@ -217,6 +218,8 @@ int run_round(const KeptStress& options, std::uint64_t round, KeptBook& book) {
   const bool is_early = is_cut && random.below(4) == 0;
   const std::uint64_t updates = 1 + random.below(40);
   const std::uint64_t checksum_every = random.below(4);
+  // Two updates are held apart by a collective of all devices, or, of two copies, by begin_update.
+  const bool collective_between = random.below(2) == 0;
   if (is_cut) (end == KeptEnd::Kill ? book.kills : is_fault ? book.faults : book.crashes).fetch_add(1);
   std::vector<Client> clients;
   std::optional<EndSoon> ending;  // its thread uses the clients
@@ -234,13 +237,14 @@ int run_round(const KeptStress& options, std::uint64_t round, KeptBook& book) {
       Kernels::prepare(clients.back());
     }
     if (is_early && is_fault) ending.emplace(cut, random, Kernels::updating);
-    StressedSet<Client> in_place(options, clients, KeptMode::InPlace, checksum_every);
-    StressedSet<Client> two_copies(options, clients, KeptMode::Double, checksum_every);
+    StressedSet<Client> in_place(options, clients, KeptMode::InPlace, checksum_every, collective_between);
+    StressedSet<Client> two_copies(options, clients, KeptMode::Double, checksum_every, collective_between);
     in_place.check(book);
     two_copies.check(book);
     if (is_last || book.has_wrong.load()) return 0;
     if (is_cut && !is_early) ending.emplace(cut, random, Kernels::updating);
-    update_sets(in_place, two_copies, clients, is_cut ? std::nullopt : std::optional(updates), random, book);
+    update_sets(in_place, two_copies, clients, collective_between, is_cut ? std::nullopt : std::optional(updates),
+                random, book);
     return next_round_code;
   } catch (const Error&) {
     if (!is_fault || exit_code(0) != gpu_fault_exit_code) throw;

@@ -43,12 +43,12 @@ void send_done(int socket, std::uint64_t number = 0) {
   send(socket, done);
 }
 
-void send_refusal(int socket, const KeptError& error) {
+void send_refusal(int socket, const KeptError& error, KeeperWait wait = KeeperWait::Yes) {
   KeeperMessage refusal;
   refusal.kind = Kind::Refused;
   refusal.number = static_cast<std::uint64_t>(error.kind());
   refusal.text = std::string(error.what()).substr(0, KeeperMessage::max_text);
-  send(socket, refusal);
+  send_message(socket, refusal, wait, here);
 }
 
 // The sum, or the largest number if it is larger: a process may send any sizes.
@@ -58,6 +58,8 @@ std::uint64_t sum_of(const std::vector<std::uint64_t>& sizes, std::uint64_t sum 
         size > std::numeric_limits<std::uint64_t>::max() - sum ? std::numeric_limits<std::uint64_t>::max() : sum + size;
   return sum;
 }
+
+FileDescriptor open_spare() { return FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace
 
@@ -77,7 +79,8 @@ Keeper::RunSocket::~RunSocket() {
   if (listener.is_open()) static_cast<void>(unlink(path.c_str()));
 }
 
-Keeper::Keeper(std::filesystem::path sockets, KeeperLimits limits) : sockets_(std::move(sockets)), limits_(limits) {}
+Keeper::Keeper(std::filesystem::path sockets, KeeperLimits limits)
+    : sockets_(std::move(sockets)), limits_(limits), spare_(open_spare()) {}
 
 Keeper::RunSocket Keeper::next_socket() {
   return RunSocket(std::filesystem::path(sockets_) += "-" + std::to_string(++runs_));
@@ -103,18 +106,38 @@ std::vector<int> Keeper::descriptors() const {
 }
 
 void Keeper::serve(const KeptUse& others) {
-  constexpr time_t longest = 5;  // seconds for which a stopped process may keep its answer from being sent
   others_ = others;
   if (!run_.listener.is_open()) return;
-  while (auto accepted = accept_local(run_.listener.get())) {
-    limit_waits(accepted->socket.get(), longest);
-    connections_.push_back(std::move(*accepted));
-  }
+  accept_connections();
   std::erase_if(connections_, [this](LocalConnection& each) {
     while (is_readable(each.socket.get()))
       if (!answer_one(each)) return true;
     return false;
   });
+}
+
+// Processes that wait for a connection would keep the listener readable, so those that cannot have one are
+// disconnected.
+void Keeper::accept_connections() {
+  constexpr time_t longest = 5;  // seconds for which a stopped process may keep its answer from being sent
+  if (!spare_.is_open()) spare_ = open_spare();
+  for (;;) {
+    errno = 0;
+    auto accepted = accept_local(run_.listener.get());
+    if (!accepted && (errno == EMFILE || errno == ENFILE) && spare_.is_open()) {
+      spare_.reset();
+      accepted = accept_local(run_.listener.get());
+      const bool was_there = accepted.has_value();  // accept also fails like this if no process waits
+      accepted.reset();
+      spare_ = open_spare();
+      if (was_there) continue;
+      return;
+    }
+    if (!accepted) return;
+    if (connections_.size() >= limits_.connections) continue;
+    limit_waits(accepted->socket.get(), longest);
+    connections_.push_back(std::move(*accepted));
+  }
 }
 
 bool Keeper::answer_one(LocalConnection& from) {
@@ -124,8 +147,12 @@ bool Keeper::answer_one(LocalConnection& from) {
     answer(std::move(*message), from);
     return true;
   } catch (const KeptError& error) {
-    if (error.kind() != KeptError::Kind::Descriptors) return false;  // not a message, or the other end is closed
-    return refuse_pieces(from, error);
+    if (error.kind() == KeptError::Kind::Descriptors) return refuse_pieces(from, error);
+    try {  // not a message, one of another version, or the other end is closed
+      send_refusal(from.socket.get(), error, KeeperWait::Shortly);
+    } catch (const KeptError&) {
+    }
+    return false;
   }
 }
 
@@ -150,14 +177,31 @@ bool Keeper::end_run() {
     set.is_open = false;
     set.owner = 0;
   }
-  std::erase_if(sets_, [](const auto& each) { return each.second.allocations.empty(); });
+  drop_empty_sets();
   return std::exchange(has_values_, false) && progresses_;
 }
 
-void Keeper::drop_gpu_memory() {
-  for (auto& [name, set] : sets_)
-    std::erase_if(set.allocations, [](const auto& each) { return each.first.first.starts_with("GPU-"); });
-  std::erase_if(sets_, [](const auto& each) { return each.second.allocations.empty(); });
+void Keeper::drop_empty_sets() {
+  std::erase_if(sets_, [](const auto& each) { return each.second.allocations.empty() && each.second.lost.empty(); });
+}
+
+void Keeper::lose_gpu_memory() {
+  for (auto& [name, set] : sets_) {
+    std::set<std::string> devices;
+    for (const auto& [key, allocation] : set.allocations)
+      if (key.first.starts_with("GPU-")) devices.insert(key.first);
+    for (const std::string& device : devices) lose(set, device);
+  }
+}
+
+void Keeper::lose(Set& set, const std::string& device) {
+  const auto lost = std::erase_if(set.allocations, [&](const auto& each) { return each.first.first == device; });
+  if (lost != 0) set.lost.insert(device);
+}
+
+void Keeper::lose(const Message& message, const LocalConnection& from) {
+  lose(open_set(message, from), message.device);
+  send_done(from.socket.get());
 }
 
 void Keeper::answer(Message message, const LocalConnection& from) {
@@ -168,6 +212,7 @@ void Keeper::answer(Message message, const LocalConnection& from) {
       case Kind::Keep: return keep(std::move(message), from);
       case Kind::Take: return take(message, from);
       case Kind::Forget: return forget(message, from);
+      case Kind::Lost: return lose(message, from);
       case Kind::Values: return note_values(std::move(message), from);
       case Kind::Found: return note_found(message, from);
       case Kind::Close: open_set(message, from).is_open = false; return;
@@ -191,6 +236,7 @@ void Keeper::open(const Message& message, const LocalConnection& from) {
     throw KeptError(KeptError::Kind::InUse,
                     "the kept set '" + message.set + "' is open in process " + std::to_string(set.owner));
   if (is_new || set.allocations.empty()) {
+    if (set.schema != message.text || set.mode != message.name) set.lost.clear();
     set.schema = message.text;
     set.mode = message.name;
   }
@@ -219,6 +265,12 @@ void Keeper::open(const Message& message, const LocalConnection& from) {
       of_epoch.payload = values.bytes;
       send(from.socket.get(), of_epoch);
     }
+  for (const std::string& device : set.lost) {
+    Message lost;
+    lost.kind = Kind::Lost;
+    lost.device = device;
+    send(from.socket.get(), lost);
+  }
   Message opened;
   opened.kind = Kind::Opened;
   opened.number = ++generation_;
@@ -313,6 +365,7 @@ void Keeper::forget(const Message& message, const LocalConnection& from) {
   if (message.name.empty()) {
     set.allocations.clear();
     set.values.clear();
+    set.lost.clear();
     set.last_found = 0;
     set.runs_without_commit = 0;
   } else {
@@ -325,6 +378,7 @@ void Keeper::note_values(Message message, const LocalConnection& from) {
   Set& set = open_set(message, from);
   const auto is_of_device = [&](const auto& each) { return each.first.first == message.device; };
   if (std::ranges::none_of(set.allocations, is_of_device)) return;  // there is nothing that they belong to
+  set.lost.erase(message.device);
   std::deque<Values>& values = set.values[message.device];
   // After a restart without a common epoch the numbers go on from the greatest; what follows is of another history.
   std::erase_if(values, [&](const Values& each) { return each.epoch >= message.number; });

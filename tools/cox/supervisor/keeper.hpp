@@ -11,6 +11,7 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@ struct KeeperLimits {
   /// Commits whose host values are held, for each device: the host may have queued so many that the device has not
   /// made.
   std::size_t epochs = 256;
+  std::size_t connections = 64;  ///< of processes, at a time
 };
 
 /// What is held of kept memory.
@@ -68,15 +70,16 @@ class Keeper {
   /// Descriptors to wait for: readable when serve() has something to do.
   [[nodiscard]] std::vector<int> descriptors() const;
   /// Accepts connections, and answers the messages that have arrived. Does not wait, but for a process that does not
-  /// read its answer: at most 5 s, then it is disconnected. So is a process that sends something else than messages.
+  /// read its answer: at most 5 s, then it is disconnected. So is a process that sends something else than messages,
+  /// and one for which there is no descriptor or connection left.
   /// `others`: what other keepers of this process hold, which counts against the limits, too.
   void serve(const KeptUse& others = {});
   /// Ends the run: all its processes have ended. Takes what they have sent before, and drops allocations of which not
   /// all pieces have arrived. Returns whether a successor is likely to make progress: the run has given values of an
   /// update to be committed, and the one before it has committed one, too.
   bool end_run();
-  /// The memory of all GPUs is lost.
-  void drop_gpu_memory();
+  /// The memory of all GPUs is lost. The next processes learn that, until one has values of an update.
+  void lose_gpu_memory();
 
   /// Whether a process of this run has opened a set.
   [[nodiscard]] bool was_used() const noexcept { return used_; }
@@ -111,6 +114,7 @@ class Keeper {
     std::string mode;
     std::map<std::pair<std::string, std::string>, Allocation> allocations;  // by device and name
     std::map<std::string, std::deque<Values>> values;                       // by device, the oldest first
+    std::set<std::string> lost;                                             // devices; until the next commit there
     std::uint64_t last_found = 0;  // the epoch at which a run has found the memory last
     std::uint64_t runs_without_commit = 0;
     pid_t owner = 0;       // the process of this run that has opened it; 0: none
@@ -125,12 +129,17 @@ class Keeper {
   void keep(Message message, const LocalConnection& from);
   void take(const Message& message, const LocalConnection& from);
   void forget(const Message& message, const LocalConnection& from);
+  void lose(const Message& message, const LocalConnection& from);
   void note_values(Message message, const LocalConnection& from);
   void note_found(const Message& message, const LocalConnection& from);
   // Throws KeptError Limit or Descriptors if an allocation with these pieces, too, is more than may be held. `part`:
   // the pieces of it that are held; may be null.
   void require_room(const Message& message, const Allocation* part) const;
   // Closes what is held of allocations of that process of which pieces are missing.
+  void accept_connections();
+  // What was held for the device is gone.
+  static void lose(Set& set, const std::string& device);
+  void drop_empty_sets();
   void drop_incomplete(const LocalConnection& from) noexcept;
   [[nodiscard]] Set& open_set(const Message& message, const LocalConnection& from);
   [[nodiscard]] std::size_t allocations() const noexcept;
@@ -155,6 +164,7 @@ class Keeper {
   RunSocket run_;
   RunSocket prepared_;
   std::vector<LocalConnection> connections_;
+  FileDescriptor spare_;  // closed for a moment to disconnect a process that has no descriptor
   std::uint64_t generation_ = 0;
   KeptUse others_;  // of the last serve()
   bool used_ = false;

@@ -230,7 +230,7 @@ bool Supervisor::finish_run() {
   }
   const bool progresses = keeper_.end_run();
   if (memory_is_lost(report(restarts_))) {
-    keeper_.drop_gpu_memory();
+    keeper_.lose_gpu_memory();
     if (standby_) standby_->end();  // it has opened those GPUs
   }
   return progresses;

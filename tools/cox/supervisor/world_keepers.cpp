@@ -42,8 +42,8 @@ bool WorldKeepers::end_run() {
   return any && progress;
 }
 
-void WorldKeepers::drop_gpu_memory() {
-  for (const auto& keeper : keepers_) keeper->drop_gpu_memory();
+void WorldKeepers::lose_gpu_memory() {
+  for (const auto& keeper : keepers_) keeper->lose_gpu_memory();
 }
 
 bool WorldKeepers::was_used() const noexcept {

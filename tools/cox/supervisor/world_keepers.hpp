@@ -29,7 +29,7 @@ class WorldKeepers {
   /// Ends the run: all its processes have ended. Returns whether a run with the memory that is held is likely to make
   /// progress: whether that is so for each process that keeps memory, and whether there is one.
   bool end_run();
-  void drop_gpu_memory();
+  void lose_gpu_memory();
 
   [[nodiscard]] bool was_used() const noexcept;
   [[nodiscard]] bool holds_memory() const noexcept;

@@ -285,7 +285,7 @@ bool WorldSupervisor::finish_run() {
   WorldKeepers& keepers = local_.keepers();
   const bool keeps = keepers.was_used() || keepers.holds_memory();
   const bool progresses = keepers.end_run();
-  if (gpu_memory_is_lost) keepers.drop_gpu_memory();
+  if (gpu_memory_is_lost) keepers.lose_gpu_memory();
   if (!nodes_) return progresses;
   while (!nodes_->finish())
     if (!continues(std::nullopt)) return false;

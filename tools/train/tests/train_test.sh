@@ -425,11 +425,12 @@ END
     cat other?.out >other.out
     [[ ${codes[*]} != *0* ]] || fail "another seed was taken"
     has other "process 1 has other options or another text than process 0"
-    # A number of devices that does not fit is a wrong argument, also where it is known only when all have joined.
+    # A number of devices that does not fit is a wrong argument, also where it is known only when all have joined. Who
+    # finds it leaves the world, which the other one may learn first.
     own=("" "")
     by_hand layers --pipeline --untied --layers 1
     cat layers?.out >layers.out
-    [[ ${codes[*]} == "2 2" ]] || fail "the processes ended with exit codes ${codes[*]}"
+    [[ ${codes[*]} =~ ^("2 2"|"2 87"|"87 2")$ ]] || fail "the processes ended with exit codes ${codes[*]}"
     has layers "--pipeline needs a layer for each device"
     # A folder of checkpoints that is not the same one for all is found before the first step.
     own=("--checkpoint saved0" "--checkpoint saved1")

@@ -42,7 +42,8 @@ KeptRun::KeptRun(const Job& job, const std::string& schema)
     : job_(job),
       set_("cox-train", devices_of(job),
            {.schema = schema_of(job, schema),
-            .mode = job.options.keep == Keep::Double ? cox::KeptMode::Double : cox::KeptMode::InPlace}) {}
+            .mode = job.options.keep == Keep::Double ? cox::KeptMode::Double : cox::KeptMode::InPlace,
+            .collective_between = true}) {}
 
 template <class Client>
 void KeptRun::open(const Processes& processes) {
