@@ -7,9 +7,9 @@ extern "C" {
 
 unsigned cox_fake_nvml_pending =
     std::getenv("COX_FAKE_NVML_PENDING") != nullptr ? 1 : 0;  // rows that wait to be remapped
-int cox_fake_nvml_users = 0;                                  // calls of nvmlInitWithFlags without their nvmlShutdown
+int cox_fake_nvml_users = 0;                                  // calls of nvmlInit_v2 without their nvmlShutdown
 
-int nvmlInitWithFlags(unsigned) {
+int nvmlInit_v2() {
   ++cox_fake_nvml_users;
   return 0;
 }

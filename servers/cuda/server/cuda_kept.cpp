@@ -1,7 +1,6 @@
 // What a CudaServer does for memory that outlives the process: see KeptServer.
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 
-#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/device/row_remapping.hpp>
@@ -97,12 +96,7 @@ std::string CudaServer::kept_key(DeviceId device) {
 }
 
 void CudaServer::require_sound_memory(DeviceId device, std::source_location site) {
-  CUdevice native = 0;
-  std::array<char, 32> bus_id{};
-  COX_CUDA_TRY(device_get(&native, device.index));
-  COX_CUDA_TRY(device_bus_id(bus_id.data(), static_cast<int>(bus_id.size()), native));
-  const auto given = settings().get<std::string>("cuda.nvml");
-  if (detail::rows_wait_for_remapping(bus_id.data(), given.empty() ? "libnvidia-ml.so.1" : given) != true) return;
+  if (detail::RowRemapping::of_process().is_pending(detail::bus_id_of(device.index)) != true) return;
   throw KeptError(KeptError::Kind::Lost,
                   "kept memory of " + device.to_string() +
                       " is lost: the memory of the GPU has had an uncorrectable error, and rows wait to be remapped "

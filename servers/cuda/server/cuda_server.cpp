@@ -14,7 +14,9 @@
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/runtime/error/server_operation.hpp>
+#include <coxswain/runtime/kept/keeper_connection.hpp>
 #include <coxswain/runtime/profile/profile_error.hpp>
+#include <coxswain/servers/cuda/device/row_remapping.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/peer/launch_gate.hpp>
@@ -24,6 +26,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <thread>
@@ -130,11 +133,19 @@ std::shared_ptr<const ServerUtilities<CudaServer>> describe(DeviceId device, CUd
                                       PitchedLayoutPolicy(CudaServer::memory_alignment)});
 }
 
+// If a supervisor may hold memory of the device: see require_sound_memory().
+void prepare_kept(DeviceId device) {
+  const char* const supervisor = std::getenv(KeeperConnection::variable);
+  if (supervisor == nullptr || *supervisor == '\0') return;
+  detail::RowRemapping::of_process().prepare(detail::bus_id_of(device.index));
+}
+
 }  // namespace
 
 CudaServer::CudaServer(DeviceId device, ThreadContext* thread) {
   require_device(device);
   if (detail::gpu_faulted()) detail::throw_gpu_fault(std::source_location::current());
+  prepare_kept(device);  // beside what follows, which takes longer
   auto context = detail::CudaContext::open(device.index);
   context->make_current();
   utilities_ = describe(device, context->device());

@@ -117,9 +117,17 @@ TEST_CASE("Kept memory of a GPU is lost while rows of its memory wait to be rema
   pending = 1;
   CHECK(is_lost(0));
   CHECK_FALSE(is_lost(1));  // NVML does not know it
-  CHECK(*static_cast<int*>(library.find("cox_fake_nvml_users")) == 0);
-  CHECK_FALSE(detail::rows_wait_for_remapping("0000:01:00.0", "/nowhere/libnvidia-ml.so.1"));
-  pending = 0;
+  CHECK_FALSE(detail::RowRemapping("/nowhere/libnvidia-ml.so.1").is_pending("0000:01:00.0"));
+  const int users = *static_cast<int*>(library.find("cox_fake_nvml_users"));
+  {
+    detail::RowRemapping prepared{COX_FAKE_NVML};
+    prepared.prepare("0000:01:00.0");
+    CHECK(prepared.is_pending("0000:01:00.0") == true);
+    pending = 0;
+    CHECK(prepared.is_pending("0000:01:00.0") == false);  // as it is now, not as it was when it was prepared
+    CHECK(*static_cast<int*>(library.find("cox_fake_nvml_users")) == users + 1);
+  }
+  CHECK(*static_cast<int*>(library.find("cox_fake_nvml_users")) == users);
 }
 
 TEST_CASE("Kept memory of a GPU is lost if its descriptors stand for nothing, and not if the import fails") {

@@ -227,7 +227,10 @@ int run_round(const KeptStress& options, std::uint64_t round, KeptBook& book) {
     // A process can be killed while it opens its devices; a kernel can fail only afterwards.
     const auto cut = [&clients, end] {
       if (end == KeptEnd::Kill) std::raise(SIGKILL);
-      if (end == KeptEnd::Crash) std::raise(SIGSEGV);
+      if (end == KeptEnd::Crash) {
+        std::signal(SIGSEGV, SIG_DFL);  // a sanitizer would end the process by an exit code
+        std::raise(SIGSEGV);
+      }
       if (end == KeptEnd::Exit) std::_Exit(next_round_code);
       Kernels::fail(clients.back(), end);
     };
