@@ -51,7 +51,7 @@ constexpr std::array settings_table{
     Setting{"cuda.driver", "COX_CUDA_DRIVER", Type::Text, 0, 0, "", "",
             "file of the CUDA driver's library; empty: libcuda.so.1 from the loader's search path"},
     Setting{"cuda.nvml", "COX_CUDA_NVML", Type::Text, 0, 0, "", "",
-            "file of the NVML library, which knows of memory errors; empty: libnvidia-ml.so.1 from the loader's search "
+            "file of the NVML library, which reports memory errors; empty: libnvidia-ml.so.1 from the loader's search "
             "path"},
     Setting{"device_thread.queue_capacity", "COX_DEVICE_THREAD_QUEUE_CAPACITY", Type::Count, 1, 1ULL << 32U, "16384",
             "", "largest number of queued closures; enforced under the policies block and fail"},

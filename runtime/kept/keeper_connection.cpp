@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <system_error>
@@ -39,26 +40,38 @@ KeeperMessage request_of(Kind kind, const std::string& set, const std::string& d
 
 // Kills this process when the one at the other end of the socket has ended. `cox run` does that to the process that it
 // has started itself, which need not be this one.
-void end_with(int socket) {
+void end_with(int socket, std::source_location site) {
   ucred supervisor{};
   socklen_t size = sizeof(supervisor);
   if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &supervisor, &size) != 0) return;
   FileDescriptor watched(static_cast<int>(syscall(SYS_pidfd_open, supervisor.pid, 0)));
-  if (!watched.is_open()) return;  // a system older than Linux 5.3
+  if (!watched.is_open()) {
+    if (errno == ESRCH) throw KeptError(KeptError::Kind::Supervisor, "the supervisor has ended", site);
+    if (errno == EMFILE || errno == ENFILE)
+      throw KeptError(KeptError::Kind::Descriptors, "no file descriptor is left to watch the supervisor", site);
+    return;
+  }
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the threads of the program
-  std::thread([watched = std::move(watched), supervisor = supervisor.pid] {
-    pollfd ended{.fd = watched.get(), .events = POLLIN, .revents = 0};
-    while (poll(&ended, 1, -1) < 0 && errno == EINTR) {
-    }
-    const std::string text = "coxswain: process " + std::to_string(supervisor) +
-                             ", which held the kept memory of this process, has ended; this process is killed\n";
-    static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
-    kill(getpid(), SIGKILL);
-  }).detach();
+  std::exception_ptr error;
+  try {
+    std::thread([watched = std::move(watched), supervisor = supervisor.pid] {
+      pollfd ended{.fd = watched.get(), .events = POLLIN, .revents = 0};
+      while (poll(&ended, 1, -1) < 0 && errno == EINTR) {
+      }
+      const std::string text = "coxswain: process " + std::to_string(supervisor) +
+                               ", which held the kept memory of this process, has ended; this process is killed\n";
+      static_cast<void>(!write(STDERR_FILENO, text.data(), text.size()));
+      kill(getpid(), SIGKILL);
+    }).detach();
+  } catch (const std::system_error&) {
+    error = std::current_exception();
+  }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error)
+    throw KeptError(KeptError::Kind::Supervisor, "no thread can be started to watch the supervisor", site, error);
 }
 
 [[noreturn]] void fail_unexpected(std::source_location site) {
@@ -100,7 +113,7 @@ std::shared_ptr<KeeperConnection> KeeperConnection::of_process(std::source_locat
     const char* const path = std::getenv(variable);
     if (path == nullptr || *path == '\0') return std::shared_ptr<KeeperConnection>();
     auto made = std::make_shared<KeeperConnection>(path, site);
-    end_with(made->socket_.get());
+    end_with(made->socket_.get(), site);
     return made;
   }();
   if (connection != nullptr) connection->require_same_process(site);

@@ -44,7 +44,7 @@ struct HeldSet {
     std::vector<std::byte> bytes;
   };
   std::vector<Values> values;  ///< of the last epochs
-  /// Devices whose memory was lost after the last commit: it is not held.
+  /// Devices of which the memory was lost after their last commit: it is not held.
   std::set<std::string> lost;
 };
 
@@ -56,8 +56,10 @@ class KeeperConnection {
   /// The variable that has the path of the supervisor's socket.
   static constexpr const char* variable = "COX_KEEPER";
 
-  /// null if no supervisor started this process. The first call connects, and from then on the process ends with its
-  /// supervisor, by SIGKILL: nothing would hold the memory for a successor. Throws KeptError Supervisor if it cannot.
+  /// null if no supervisor started this process. The first call connects, and starts a thread that kills the process
+  /// (SIGKILL) when its supervisor has ended: nothing would hold the memory for a successor. Not so before Linux 5.3,
+  /// and if the supervisor is in a PID namespace that this process does not see. Throws KeptError Supervisor if it
+  /// cannot connect or start the thread.
   [[nodiscard]] static std::shared_ptr<KeeperConnection> of_process(std::source_location site);
 
   /// Connects to the supervisor with that socket. Throws KeptError Supervisor.

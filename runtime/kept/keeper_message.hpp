@@ -19,8 +19,9 @@ namespace cox {
 /// sent: both sides close theirs, and few are in flight.
 ///
 /// Requests:
-/// - Open {set, text: schema, name: mode}: Held for each allocation, Values for each commit, Lost for each device whose
-///   memory was lost after the last commit, then Opened.
+/// - Open {set, text: schema, name: mode}: Held for each allocation, Values for each commit, Lost for each device of
+/// which
+///   the memory was lost after its last commit, then Opened.
 /// - Keep {set, device, name, bytes: as requested, text: epoch of the last update before the memory was made, sizes and
 ///   descriptors of these pieces, number: 1 for the last packet of the allocation}: Done.
 /// - Take {set, device, name, number: of the first piece, from 0}: Pieces, at most pieces_at_a_time of them; number: 1

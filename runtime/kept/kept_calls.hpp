@@ -54,8 +54,8 @@ struct KeptSumming {
 ///
 /// - make_kept(device, bytes, site): new memory, zeroed. adopt_kept(device, bytes, pieces, site): that of another
 ///   process, made with the same number of bytes. kept_key(device): a text by which another process finds the device.
-///   require_sound_memory(device, site): throws KeptError Lost if the device's memory has an error that another process
-///   may have had to do with. Throw KeptError. Block; any thread but a device thread.
+///   require_sound_memory(device, site): throws KeptError Lost if the device's memory has had an uncorrectable error
+///   and was not reset since. Throw KeptError. Block; any thread but a device thread.
 /// - count_kept(bytes, caller): counts that much kept memory in the device's reports and against its limit until the
 ///   result is destroyed, on any thread. Throws KeptError Memory if the limit does not allow it. Device thread only.
 /// - mark_kept(marking, caller): queues the change after all work that uses the memory. A commit fails if the memory is
@@ -157,11 +157,11 @@ class KeptCalls {
   /// supervisor has those of the last 256 commits, so wait for the stream at least that often. If memory of the set is
   /// poisoned, the commit fails, and nothing is marked. In the mode Double kept_current and kept_next change places,
   /// also if the commit fails later: the next update then overwrites the last whole copy. To keep that copy, wait for
-  /// the commit (sync), and open the set anew if it has failed; with several devices begin_update does so. Not in a
-  /// capture. Blocks at most 200 ms for the
-  /// supervisor. Throws KeptError: Order if no update is open, Limit, Supervisor if the supervisor does not take the
-  /// values; then nothing is marked. Later failures as launch. With KeptOptions::checksum_every some commits first make
-  /// checksums of the memory, on the device.
+  /// the commit (sync), and open the set anew if it has failed; with several devices begin_update waits for it, and is
+  /// refused if it has failed. Not in a capture. Blocks at most 200 ms for the supervisor. Throws KeptError: Order if
+  /// no update is open, Limit, Supervisor if the supervisor does not take the values; then nothing is marked. Later
+  /// failures as launch. With KeptOptions::checksum_every some commits first make checksums of the memory, on the
+  /// device.
   template <KeptServer S = Server>
   void commit(KeptSet& set, std::span<const std::byte> values = {}, Site site = Site::current()) const {
     KeptSet::Device& device = set.device(client().device_id(), site);
@@ -207,7 +207,7 @@ class KeptCalls {
                       server.poison(binding, cause, caller);
                     });
     };
-    // On a stream of its own: it delivers no failures of others, and captures do not matter.
+    // On a stream of its own: a read also throws the failures of its stream, and cannot be made during a capture there.
     Client reader = client();
     reader.set_stream(StreamId::allocate());
     device.read_record = [reader = std::move(reader), memory = *device.record.handles[0]] {

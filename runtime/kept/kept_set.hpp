@@ -43,7 +43,8 @@ struct KeptOptions {
   KeptMode mode = KeptMode::InPlace;
   /// In the mode Double no device may begin an update before all have committed the last one: else none may be left
   /// that all hold. So with several devices begin_update waits for these commits. True: a collective of all devices of
-  /// the set lies between any two updates, so it need not.
+  /// the set lies between any two updates, so it need not. Devices of other processes are not waited for: in a world
+  /// such a collective must lie between in any case.
   bool collective_between = false;
   /// Every n-th commit, counted for each device from the opening of the set, makes checksums of all its allocations
   /// there (in the mode Double of the copies that the update has written), on the device: it reads them once. The next
@@ -179,8 +180,8 @@ class KeptSet {
   void keep(const Device& device, const std::string& name, std::uint64_t bytes, KeptStorage& storage, Site site) const;
   /// The supervisor drops memory that could not be opened as a whole. Does not throw.
   void drop(const Device& device, const std::string& name) const noexcept;
-  /// All that the supervisor has held for the device is lost: it drops it, and the next process learns that. Does not
-  /// throw.
+  /// All that the supervisor has held for the device is lost: it drops it, and reports that to the next process. Does
+  /// not throw.
   void lose(const Device& device) const noexcept;
   /// Gives host values of an update to the supervisor. Throws KeptError Limit for more than 64 KiB, Supervisor if it
   /// does not take them within 200 ms.

@@ -452,11 +452,16 @@ TEST_CASE("A set of which all memory is lost is known to the next process, with 
     Run run(keeper);
     static_cast<void>(run->open("model", "1", "in place", here));
     run->keep("model", "GPU-01", "weights", 5, 0, source_of({"other"}), here);
+    run->send_values("model", "GPU-01", 1000, {}, here);
+    CHECK(run->found("model", 1000, here) == 0);
   }
   keeper->lose_gpu_memory();
   {
     Run run(keeper);
-    CHECK(run->open("model", "1", "in place", here).lost.size() == 1);
+    const HeldSet held = run->open("model", "1", "in place", here);
+    CHECK(held.lost.size() == 1);
+    CHECK(held.values.empty());
+    CHECK(run->found("model", 1, here) == 0);  // the epochs begin anew: it has made progress
   }
   Run run(keeper);
   CHECK(run->open("model", "2", "in place", here).lost.empty());

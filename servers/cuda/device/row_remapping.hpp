@@ -9,8 +9,8 @@
 
 namespace cox::detail {
 
-/// What NVML knows of the rows of the GPUs' memory: after an uncorrectable error a row waits to be remapped until the
-/// GPU is reset. Any thread.
+/// The state of the rows of the GPUs' memory, from NVML: after an uncorrectable error a row waits to be remapped until
+/// the GPU is reset. Any thread.
 class RowRemapping {
  public:
   /// Of the library that the setting cuda.nvml names.
@@ -31,7 +31,7 @@ class RowRemapping {
   struct Nvml;
   using NvmlDevice = void*;
 
-  // The GPU; null: NVML does not know it.
+  // The GPU in NVML; null: there is none.
   [[nodiscard]] std::shared_future<NvmlDevice> open(const std::string& bus_id, std::launch how);
 
   const std::unique_ptr<Nvml> nvml_;

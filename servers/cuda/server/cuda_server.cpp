@@ -133,7 +133,7 @@ std::shared_ptr<const ServerUtilities<CudaServer>> describe(DeviceId device, CUd
                                       PitchedLayoutPolicy(CudaServer::memory_alignment)});
 }
 
-// If a supervisor may hold memory of the device: see require_sound_memory().
+// If a supervisor may hold memory of the device, require_sound_memory() will need NVML.
 void prepare_kept(DeviceId device) {
   const char* const supervisor = std::getenv(KeeperConnection::variable);
   if (supervisor == nullptr || *supervisor == '\0') return;

@@ -196,7 +196,9 @@ void Keeper::lose_gpu_memory() {
 
 void Keeper::lose(Set& set, const std::string& device) {
   const auto lost = std::erase_if(set.allocations, [&](const auto& each) { return each.first.first == device; });
-  if (lost != 0) set.lost.insert(device);
+  if (lost == 0) return;
+  set.lost.insert(device);
+  if (set.allocations.empty()) set.restart_history();
 }
 
 void Keeper::lose(const Message& message, const LocalConnection& from) {
@@ -364,10 +366,8 @@ void Keeper::forget(const Message& message, const LocalConnection& from) {
   Set& set = open_set(message, from);
   if (message.name.empty()) {
     set.allocations.clear();
-    set.values.clear();
     set.lost.clear();
-    set.last_found = 0;
-    set.runs_without_commit = 0;
+    set.restart_history();
   } else {
     set.allocations.erase({message.device, message.name});
   }

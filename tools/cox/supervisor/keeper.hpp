@@ -78,7 +78,8 @@ class Keeper {
   /// all pieces have arrived. Returns whether a successor is likely to make progress: the run has given values of an
   /// update to be committed, and the one before it has committed one, too.
   bool end_run();
-  /// The memory of all GPUs is lost. The next processes learn that, until one has values of an update.
+  /// The memory of all GPUs is lost. That is reported to the processes that open its sets, until one gives values of an
+  /// update.
   void lose_gpu_memory();
 
   /// Whether a process of this run has opened a set.
@@ -119,6 +120,13 @@ class Keeper {
     std::uint64_t runs_without_commit = 0;
     pid_t owner = 0;       // the process of this run that has opened it; 0: none
     bool is_open = false;  // by the owner
+
+    // Nothing is held: the epochs of what comes next may begin anew.
+    void restart_history() {
+      values.clear();
+      last_found = 0;
+      runs_without_commit = 0;
+    }
   };
 
   // Returns false if the process is to be disconnected.
@@ -135,11 +143,11 @@ class Keeper {
   // Throws KeptError Limit or Descriptors if an allocation with these pieces, too, is more than may be held. `part`:
   // the pieces of it that are held; may be null.
   void require_room(const Message& message, const Allocation* part) const;
-  // Closes what is held of allocations of that process of which pieces are missing.
   void accept_connections();
   // What was held for the device is gone.
   static void lose(Set& set, const std::string& device);
   void drop_empty_sets();
+  // Closes what is held of allocations of that process of which pieces are missing.
   void drop_incomplete(const LocalConnection& from) noexcept;
   [[nodiscard]] Set& open_set(const Message& message, const LocalConnection& from);
   [[nodiscard]] std::size_t allocations() const noexcept;
