@@ -91,7 +91,8 @@ class CudaStreams {
       if (timelines_[static_cast<std::size_t>(position.stream)]->issued() < position.position) return false;
     return true;
   }
-  /// Adds the events after which these positions are complete. Precondition: they have been issued. Throws CudaError,
+  /// Adds the events after which these positions are complete. Precondition: they have been issued, or a GPU fault has
+  /// been found. Throws CudaError (Unhealthy if abandon() has issued the caller but not yet these positions),
   /// std::bad_alloc.
   void add_events(const StreamPositions& positions, std::vector<std::shared_ptr<CudaEvent>>& events);
 
@@ -249,9 +250,10 @@ class CudaStreams {
       return position.position;
     }
     if (queue != nullptr && of.covering(position.position) == nullptr) queue->mark(*events_);
-    const CudaTimeline::Mark& mark = *of.covering(position.position);
-    visit(mark.event);
-    return mark.position;
+    const CudaTimeline::Mark* const mark = of.covering(position.position);
+    if (mark == nullptr) throw_gpu_fault(std::source_location::current());  // abandon() has not issued it yet
+    visit(mark->event);
+    return mark->position;
   }
   void mark_periodically(StreamQueue& queue) noexcept {
     if (queue.timeline().issued() - queue.timeline().last_mark() >= mark_interval) try_to_mark(queue);

@@ -5,8 +5,10 @@
 #include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/device_handle/service/thread_context.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/driver_object.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/event/cuda_event.hpp>
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
@@ -36,6 +38,13 @@ bool comes_true(const Condition& condition) {
   }
   return true;
 }
+
+struct FaultForgotten {
+  FaultForgotten() = default;
+  FaultForgotten(const FaultForgotten&) = delete;
+  FaultForgotten& operator=(const FaultForgotten&) = delete;
+  ~FaultForgotten() { forget_gpu_fault(); }
+};
 
 /// Work that gives the driver nothing.
 void nothing(const IssueTarget&) {}
@@ -146,6 +155,45 @@ struct Runner {
 };
 
 }  // namespace
+
+// A sync, say, that waits for an operation of another stream, which waits for something that the driver cannot wait
+// for.
+TEST_CASE("After a GPU fault a piece finds the work that it waits for not issued, and fails with the fault") {
+  FakeGpus gpus;
+  {
+    Streams device;
+    const std::shared_ptr<CudaEvent> never = device.events->record(device.held());
+    const std::shared_ptr<CudaStream> waiting = device.make_stream();
+    const std::shared_ptr<CudaStream> other = device.make_stream();
+    // The other stream has a mark, of work that is not complete.
+    never->enqueue_wait(other->queue().native().native());
+    device.streams.submit(*other, {}, {}, nothing);
+    device.streams.mark(*other);
+    const StreamPosition work = device.streams.submit(*other, {}, {}, nothing, never);
+    device.streams.submit(*waiting, {}, {}, nothing, never);
+    CudaError::Kind kind{};
+    bool has_failed = false;
+    device.streams.submit(
+        *waiting, {work}, {},
+        [&](const IssueTarget&) {
+          std::vector<std::shared_ptr<CudaEvent>> events;
+          try {
+            device.streams.add_events({work}, events);
+          } catch (const CudaError& error) {
+            has_failed = true;
+            kind = error.kind();
+          }
+        },
+        nullptr, PieceKind::Notice);
+    REQUIRE(device.streams.has_pending());
+    const FaultForgotten at_end;
+    report_gpu_fault(CUDA_ERROR_ILLEGAL_ADDRESS, "launch");
+    device.streams.abandon();  // begins with `waiting`: the streams take turns at being first
+    CHECK(other->queue().timeline().issued() == work.position);
+    CHECK(has_failed);
+    CHECK(kind == CudaError::Kind::Unhealthy);
+  }
+}
 
 TEST_CASE("A piece that could not be issued waits for its turn without keeping the device thread busy") {
   FakeGpus gpus;
