@@ -25,7 +25,7 @@
 /// of its own, which it never uses again for another one.
 namespace cox::detail::world {
 
-inline constexpr std::uint32_t protocol_version = 1;
+inline constexpr std::uint32_t protocol_version = 2;
 inline constexpr std::size_t max_text = 4096;         ///< bytes of a text; encode() cuts longer ones
 inline constexpr std::size_t max_description = 1024;  ///< bytes of Ask::description; encode() cuts longer ones
 inline constexpr std::size_t max_name = 255;          ///< bytes of a host name, an address or a version
@@ -106,7 +106,8 @@ struct Welcome {
 
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
-/// From the successor of a process: it has connected to all other processes.
+/// To the leader: the process has connected to all others. From the leader, but not to a successor: so have all. Only
+/// then does a process of a new world return from join(), since it may leave at once.
 struct Connected {
   friend bool operator==(const Connected&, const Connected&) = default;
 };

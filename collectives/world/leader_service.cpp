@@ -32,6 +32,7 @@ LeaderService::LeaderService(boost::asio::io_context& io, LeaderServiceOptions o
                 [this](const Link& link, Message message) { receive_hello(link, std::move(message)); }),
       facts_(options_.processes),
       links_(options_.processes),
+      is_connected_(options_.processes),
       heard_(options_.processes),
       silences_(options_.processes) {}
 
@@ -142,6 +143,22 @@ void LeaderService::start() {
     if (link) link->send(leader_->welcome());
 }
 
+// A process that is gone, because it has left or for another reason, is not waited for: those that had not connected to
+// it cannot join, and say so.
+void LeaderService::note_connected(std::uint16_t process) {
+  is_connected_[process] = true;
+  announce_connected();
+}
+
+void LeaderService::announce_connected() {
+  if (are_all_connected_) return;
+  for (std::uint16_t process = 0; process < is_connected_.size(); ++process)
+    if (!is_connected_[process] && leader_->is_present(process)) return;
+  are_all_connected_ = true;
+  for (const Link& link : links_)
+    if (link) link->send(Connected{});
+}
+
 void LeaderService::drop_successor(std::uint16_t process) {
   const auto found = std::ranges::find(successors_, process, &Successor::process);
   if (found == successors_.end()) return;
@@ -202,6 +219,7 @@ void LeaderService::receive(std::uint16_t process, Message message) {
     return;
   }
   if (!leader_) return;
+  if (std::holds_alternative<Connected>(message)) return note_connected(process);
   const bool is_own = process == options_.own;
   if (const auto* const bye = std::get_if<Bye>(&message)) {
     const std::string why = bye->text.empty() ? "it has left the world" : "it has left the world: " + bye->text;
@@ -228,6 +246,7 @@ void LeaderService::lose(std::uint16_t process, Kind kind, const std::string& te
   cox::log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] { return whole; });
   leader_->gone(process, kind, text);
   send_outgoing();
+  announce_connected();
   if (is_welcomed_)  // it may be connecting to the process
     successors_.front().link->send(Gone{.process = process, .kind = kind, .text = whole});
   if (handlers_.lost) handlers_.lost(process, kind, whole);
@@ -298,8 +317,8 @@ void LeaderService::send_heartbeats(Time now, Time running_since) {
     if (link == nullptr) continue;
     send_heartbeat(process);
     const Time heard = std::max(link->last_heard(), running_since);
-    if (silences_[process].is_too_long(name(process), heard, leader_->awaits(process) || is_welcomed_, options_.silence,
-                                       now))
+    const bool is_awaited = leader_->awaits(process) || is_welcomed_ || !are_all_connected_;
+    if (silences_[process].is_too_long(name(process), heard, is_awaited, options_.silence, now))
       lose(process, Kind::ProcessSilent,
            fmt::format("it has been silent for {:.1f} s (setting world.silence)",
                        std::chrono::duration<double>(now - link->last_heard()).count()));

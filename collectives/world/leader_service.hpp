@@ -73,6 +73,11 @@ class LeaderService {
   /// joined. Precondition: is_complete().
   void start();
 
+  /// The own process has connected to all others.
+  void note_own_connected() { note_connected(*options_.own); }
+  /// All processes of the new world that are still present have connected to each other, and were sent that.
+  [[nodiscard]] bool are_all_connected() const noexcept { return are_all_connected_; }
+
   /// A message of the own process.
   void receive_own(Message message);
   /// Sends heartbeats, looks for processes that are silent, and for processes that must leave because their connections
@@ -94,6 +99,8 @@ class LeaderService {
   void receive_hello(const Link& link, Message message);
   [[nodiscard]] std::string objection_to(const Hello& hello) const;
   void add(const Link& link, ProcessFacts facts, std::uint16_t process);
+  void note_connected(std::uint16_t process);
+  void announce_connected();
   void welcome_next_successor();
   void receive(std::uint16_t process, Message message);
   void complete_successor();
@@ -113,6 +120,8 @@ class LeaderService {
   std::vector<ProcessFacts> facts_;
   std::vector<Link> links_;  // by process
   std::optional<Leader> leader_;
+  std::vector<bool> is_connected_;  // by process of the new world
+  bool are_all_connected_ = false;
   /// Successors, one after the other: the first one connects to the other processes.
   struct Successor {
     std::uint16_t process;

@@ -220,7 +220,10 @@ void WorldSession::follow(Store* store, Time deadline) {
 }
 
 void WorldSession::receive_before_start(Message message) {
-  if (auto* const welcome = std::get_if<Welcome>(&message)) {
+  if (are_all_connected_) return early_.push_back(std::move(message));  // what follows the start
+  if (std::holds_alternative<Connected>(message)) {
+    are_all_connected_ = true;
+  } else if (auto* const welcome = std::get_if<Welcome>(&message)) {
     if (welcome->processes.size() != facts_.size()) {
       refused_ = "the leader has another number of processes";
       return;
@@ -238,9 +241,10 @@ void WorldSession::receive_before_start(Message message) {
   } else if (const auto* const rejected = std::get_if<Rejected>(&message)) {
     refused_ = rejected->text;
   } else if (const auto* const gone = std::get_if<Gone>(&message)) {
-    if (!is_successor_)
+    if (gone->process >= facts_.size()) return;
+    if (!is_successor_ && !has_connected_[gone->process])
       refused_ = gone->text;
-    else if (gone->process < facts_.size())
+    else
       note_lost(gone->process, gone->kind, gone->text);
   } else {
     early_.push_back(std::move(message));
@@ -282,6 +286,9 @@ void WorldSession::connect_to_leader(const std::string& host, std::uint16_t port
 }
 
 // Connects to the processes with lower numbers, and accepts those with higher ones. A successor connects to all.
+//
+// Then a process of a new world waits until all have done so: one that returned from join() earlier could leave before
+// the others have connected to it, or before they have read that it has accepted them.
 void WorldSession::connect_data(Time deadline) {
   accept_data();
   running_since_ = steady_clock::now();
@@ -292,19 +299,30 @@ void WorldSession::connect_data(Time deadline) {
   const auto missing = [this] {
     std::string names;
     for (std::uint16_t process = 0; process < facts_.size(); ++process)
-      if (process != own_ && !exchange_.has(process) && !(is_successor_ && is_gone_[process]))
+      if (process != own_ && !has_connected_[process] && !(is_successor_ && is_gone_[process]))
         names += (names.empty() ? "" : ", ") + name_of_process(process);
     return names;
   };
+  bool has_said = is_successor_;
   const bool done = run_until(deadline, [&] {
-    if (const auto gone = std::ranges::find(is_gone_, true);
-        gone != is_gone_.end() && !is_successor_ && refused_.empty())
-      refused_ = name_of_process(static_cast<std::uint16_t>(gone - is_gone_.begin())) + " is gone";
-    return missing().empty() || !refused_.empty();
+    if (service_ ? service_->are_all_connected() : are_all_connected_) return true;
+    for (std::uint16_t process = 0; process < facts_.size() && !is_successor_ && refused_.empty(); ++process)
+      if (is_gone_[process] && !has_connected_[process]) refused_ = name_of_process(process) + " is gone";
+    if (!refused_.empty()) return true;
+    if (!missing().empty()) return false;
+    if (std::exchange(has_said, true)) return is_successor_;
+    if (service_)
+      service_->note_own_connected();
+    else
+      to_leader_->send(Connected{});
+    return service_ && service_->are_all_connected();
   });
   if (!refused_.empty()) throw WorldError(WorldError::Kind::Unreachable, refused_);
   if (!done)
-    throw WorldError(WorldError::Kind::Timeout, "no connection to " + missing() + " in time (setting world.timeout)");
+    throw WorldError(WorldError::Kind::Timeout,
+                     missing().empty()
+                         ? "other processes have not connected to each other in time (setting world.timeout)"
+                         : "no connection to " + missing() + " in time (setting world.timeout)");
   // Successors connect later.
   if (options_.place.rendezvous.kind != Rendezvous::Kind::Leader) data_acceptor_.close();
   if (leads_) return;
@@ -346,12 +364,17 @@ void WorldSession::connect_data_to(std::uint16_t process) {
                   [this, socket, frame, fail, process](const error_code& unheard, std::size_t) {
                     if (unheard) return fail(unheard);
                     if (!is_data_hello_of(process, *frame)) return fail(boost::asio::error::connection_refused);
-                    exchange_.add(process, std::make_shared<DataLink>(
+                    add_data_link(process, std::make_shared<DataLink>(
                                                std::move(*socket), DataLink::BytesBefore{.sent = frame->size(),
                                                                                          .received = frame->size()}));
                   });
             });
       });
+}
+
+void WorldSession::add_data_link(std::uint16_t process, std::shared_ptr<DataLink> link) {
+  has_connected_[process] = true;
+  exchange_.add(process, std::move(link));
 }
 
 bool WorldSession::is_data_hello_of(std::uint16_t process, std::span<const std::byte> frame) const {
@@ -402,7 +425,7 @@ void WorldSession::receive_data_hello(const std::shared_ptr<Tcp::socket>& socket
 }
 
 void WorldSession::accept_data_of(const DataHello& hello, Tcp::socket socket) {
-  const bool is_first = !is_running_ && hello.process > own_ && !exchange_.has(hello.process) && !is_successor_;
+  const bool is_first = !is_running_ && hello.process > own_ && !has_connected_[hello.process] && !is_successor_;
   const bool is_of_successor = !is_first && hello.process != own_ && hello.restart > facts_[hello.process].restart;
   if (!is_first && !is_of_successor) return;
   const std::vector<std::byte> answer =
@@ -410,7 +433,7 @@ void WorldSession::accept_data_of(const DataHello& hello, Tcp::socket socket) {
   const auto link =
       std::make_shared<DataLink>(std::move(socket), DataLink::BytesBefore{.sent = 0, .received = answer.size()});
   static_cast<void>(link->queue().push({.head = answer}));
-  if (is_first) return exchange_.add(hello.process, link);
+  if (is_first) return add_data_link(hello.process, link);
   const auto [at, is_new] = of_successors_.try_emplace(hello.process, SuccessorLink{hello.restart, link});
   if (is_new) return;
   if (at->second.restart > hello.restart) return link->close();

@@ -46,6 +46,7 @@ WorldSession::WorldSession(SessionOptions options, Sequencer& sequencer)
           options_.place.processes, [this](std::uint16_t process) { return name_of_process(process); },
           [this](std::uint16_t process, const std::string& why) { data_link_ended(process, why); }),
       marks_([this](Message message) { send_to_leader(std::move(message)); }),
+      has_connected_(options_.place.processes),
       max_ahead_(options_.max_ahead),
       why_gone_(options_.place.processes),
       has_data_ended_(options_.place.processes),
@@ -136,6 +137,7 @@ void WorldSession::handle(Message message) {
     return;
   }
   if (const auto* const check = std::get_if<LinkCheck>(&message)) return answer(*check);
+  if (std::holds_alternative<Connected>(message)) return;  // to a successor that was faster than the first processes
   if (marks_.handle(message)) return;
   if (!follower_.handle(message))
     lose_world("the leader has released an operation that this process has not submitted");

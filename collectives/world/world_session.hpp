@@ -81,6 +81,7 @@ class WorldSession {
   void connect_to_leader(const std::string& host, std::uint16_t port, Time deadline);
   void connect_data(Time deadline);
   void connect_data_to(std::uint16_t process);
+  void add_data_link(std::uint16_t process, std::shared_ptr<DataLink> link);
   [[nodiscard]] bool is_data_hello_of(std::uint16_t process, std::span<const std::byte> frame) const;
   void accept_data();
   void receive_data_hello(const std::shared_ptr<Tcp::socket>& socket);
@@ -139,12 +140,14 @@ class WorldSession {
   MarkExchange marks_;
   std::string refused_;  // why the leader has refused this process, or why it cannot be reached
   bool is_welcome_ = false;
-  bool has_lost_leader_ = false;  // before join() has returned
-  std::size_t unidentified_ = 0;  // connections for data without a DataHello so far
-  bool is_successor_ = false;     // this process: the world has been started before
-  std::size_t max_ahead_;         // of the leader
-  bool is_running_ = false;       // join() has returned
-  std::vector<Message> early_;    // messages that came before join() returned
+  std::vector<bool> has_connected_;  // by process: there is a data link, or was one
+  bool are_all_connected_ = false;   // says the leader, if another process leads
+  bool has_lost_leader_ = false;     // before join() has returned
+  std::size_t unidentified_ = 0;     // connections for data without a DataHello so far
+  bool is_successor_ = false;        // this process: the world has been started before
+  std::size_t max_ahead_;            // of the leader
+  bool is_running_ = false;          // join() has returned
+  std::vector<Message> early_;       // messages that came before join() returned
   struct SuccessorLink {
     std::uint32_t restart;
     std::shared_ptr<DataLink> link;

@@ -84,10 +84,10 @@ TEST_CASE("Arguments of cox stress that mean nothing in a world are refused") {
 }
 
 TEST_CASE("L16: processes of a world fail at each message of the protocol, and the others are notified in time") {
-  const Shell run = Shell::run("$COX stress --world 21 --seed 3 --fault kill=0.7,stop=0.3");
+  const Shell run = Shell::run("$COX stress --world 23 --seed 3 --fault kill=0.7,stop=0.3");
   CAPTURE(run.output);
   CHECK(run.code == 0);
-  CHECK_THAT(run.output, ContainsSubstring("21 rounds, ") && ContainsSubstring(" 0 wrong\nok\n"));
+  CHECK_THAT(run.output, ContainsSubstring("23 rounds, ") && ContainsSubstring(" 0 wrong\nok\n"));
 }
 
 TEST_CASE("L16: connections of a world are slow, or are cut, and the processes are notified in time") {

@@ -12,6 +12,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -44,10 +45,11 @@ struct Member {
                            .timeout = timeout},
                  .devices = {{0, process}}},
                 sequencer) {}
-  /// A process of a world of two whose leader is `leader`.
-  Member(const WorldLeader& leader, std::uint16_t process, std::uint32_t restart, std::uint16_t device = 0)
+  /// A process of a world whose leader is `leader`.
+  Member(const WorldLeader& leader, std::uint16_t process, std::uint32_t restart, std::uint16_t device = 0,
+         std::uint16_t processes = 2)
       : session({.place = {.process = process,
-                           .processes = 2,
+                           .processes = processes,
                            .run = "test",
                            .restart = restart,
                            .host = "here",
@@ -88,6 +90,49 @@ TEST_CASE("A process that does not come is named at the deadline") {
   CHECK_THAT(text, ContainsSubstring("process 2"));
   CHECK_THAT(text, !ContainsSubstring("process 1"));
   CHECK_THROWS_AS(joined.get(), WorldError);
+}
+
+TEST_CASE("A process may leave as soon as it has joined, and the others join all the same", "[world]") {
+  constexpr std::uint16_t processes = 4;
+  for (int round = 0; round < 25; ++round) {
+    const WorldLeader leader({.processes = processes, .run = "test", .token = Member::token});
+    std::array<std::future<void>, processes> left;
+    for (std::uint16_t process = 0; process < processes; ++process)
+      left[process] = std::async(std::launch::async, [&leader, process] {
+        Member member(leader, process, 0, process, processes);
+        member.session.join();
+        member.leave();
+      });
+    for (std::future<void>& each : left) REQUIRE_NOTHROW(each.get());
+  }
+}
+
+TEST_CASE("A process that ends before all have connected fails none that has connected to it", "[world]") {
+  const TemporaryFolder folder;
+  Member first(folder, 0, 3);
+  Member last(folder, 2, 3);
+  auto first_joined = std::async(std::launch::async, [&] { first.session.join(); });
+  auto last_joined = std::async(std::launch::async, [&] { last.session.join(); });
+  {
+    RawProcess raw(folder, 1, 3);
+    raw.listen();
+    raw.join(RawProcess::Says::Nothing);
+    RawConnection data = raw.accept();
+    static_cast<void>(data.receive());
+    data.send(raw.data_hello());
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (!(first.session.exchange().has(1) && last.session.exchange().has(1)) &&
+           std::chrono::steady_clock::now() < deadline)
+      std::this_thread::yield();
+    CHECK(first_joined.wait_for(0s) == std::future_status::timeout);
+    CHECK(last_joined.wait_for(0s) == std::future_status::timeout);
+    raw.control().send(cox::detail::world::Bye{.text = "it gives up"});
+    CHECK(raw.control().is_closed_by_other());
+  }
+  CHECK_NOTHROW(first_joined.get());
+  CHECK_NOTHROW(last_joined.get());
+  last.leave();
+  first.leave();
 }
 
 TEST_CASE("A process that has another number of processes is refused, and the world waits for the right one") {

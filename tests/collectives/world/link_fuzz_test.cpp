@@ -207,6 +207,7 @@ TEST_CASE("A data connection whose first message is wrong ends alone, and the wo
   CHECK(joined.wait_for(0s) == std::future_status::timeout);
   RawConnection data(leader.data_address, leader.data_port);
   data.send(raw.data_hello());
+  control.send(Connected{});
   joined.get();
   control.send(Bye{});
   CHECK(control.is_closed_by_other());
@@ -286,6 +287,7 @@ TEST_CASE("A process without free descriptors waits for some, and uses no proces
   const auto& welcome = std::get<Welcome>(message);
   RawConnection data(welcome.processes.at(0).data_address, welcome.processes.at(0).data_port);
   data.send(raw.data_hello());
+  waiting.send(Connected{});
   joined.get();
   waiting.send(Bye{});
   CHECK(waiting.is_closed_by_other());

@@ -141,8 +141,10 @@ class RawProcess {
   /// Has processes with higher numbers find this one. Call before join().
   void listen() { data_port_ = listener_.listen(); }
   [[nodiscard]] RawConnection accept() const { return listener_.accept(); }
-  /// Joins as a process should: connects to the leader, and for data to all processes with lower numbers.
-  void join() {
+  enum class Says { Connected, Nothing };
+  /// Joins as a process should: connects to the leader, and for data to all processes with lower numbers, and says that
+  /// it has done so.
+  void join(Says says = Says::Connected) {
     control_.emplace(connect());
     control_->send(hello());
     const detail::world::Message message = control_->receive();
@@ -151,6 +153,7 @@ class RawProcess {
         data_.emplace_back(facts.data_address, facts.data_port);
         data_.back().send(data_hello());
       }
+    if (says == Says::Connected) control_->send(detail::world::Connected{});
   }
   [[nodiscard]] RawConnection& control() { return *control_; }
   [[nodiscard]] RawConnection& data(std::size_t process) { return data_.at(process); }

@@ -23,11 +23,13 @@ ProtocolState state(std::string_view name, ProtocolState rest) {
 }  // namespace
 
 // A Joined is not sent, and a Rejected only to a process that does not belong to the world.
-const std::array<ProtocolState, 21>& protocol_states() {
-  static const std::array<ProtocolState, 21> states{
+const std::array<ProtocolState, 23>& protocol_states() {
+  static const std::array<ProtocolState, 23> states{
       state<Hello>("Hello", {.is_joining = true}),
       state<Welcome>("Welcome", {.of_leader = true, .is_joining = true, .most = 2}),
       state<DataHello>("DataHello", {.is_data = true, .is_joining = true}),
+      state<Connected>("Connected", {.is_joining = true}),
+      state<Connected>("Connected of the leader", {.of_leader = true, .is_joining = true, .most = 2}),
       state<Open>("Open", {.most = 2}),
       state<Ask>("Ask", {.most = 20}),
       state<Progress>("Progress", {.most = 3}),

@@ -49,7 +49,7 @@ struct ProtocolState {
 };
 
 /// All states in which a process can fail, each once.
-[[nodiscard]] const std::array<ProtocolState, 21>& protocol_states();
+[[nodiscard]] const std::array<ProtocolState, 23>& protocol_states();
 
 /// The fault of a round.
 struct WorldFaultPlan {
