@@ -209,14 +209,15 @@ void KeptSet::wait_for_commits(const Device& device, Site site) const {
   if (epoch == 0) return;  // there is nothing that all hold
   for (const auto& each : devices_) {
     const std::string commit = "the commit of update " + std::to_string(epoch) + " on " + each->id.to_string();
+    const std::string advice = "; to continue at the last update that all devices hold, open the set anew";
     KeptRecord record;
     try {
       record = each->read_record();
-    } catch (const Error&) {
-      refuse(commit + " has failed; to continue at the update before, open the set anew", std::current_exception());
+    } catch (const Error&) {  // a commit that was refused has poisoned the record; or the device is lost
+      refuse(commit + " has failed, or cannot be confirmed" + advice, std::current_exception());
     }
     if (!copy_of_epoch(record, epoch, true))
-      refuse(commit + " has been refused; to continue at the update before, open the set anew");
+      refuse(commit + " was refused" + advice);
   }
 }
 
