@@ -1,6 +1,7 @@
 #include <coxswain/runtime/base/shared_library.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/servers/cuda/device/row_remapping.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/memory/cuda_kept_storage.hpp>
 #include <coxswain/servers/cuda/server/open_context.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
@@ -98,6 +99,42 @@ TEST_CASE("Kept memory of a GPU has in the next process what it had in the one b
   for (std::size_t i = 0; i < count; ++i) CHECK(words(*other)[i * words_of_granule] == i + 1);
   for (const std::size_t wrong : {(count - 1) * granule, (count + 1) * granule})
     CHECK_THROWS_AS(CudaKeptStorage::adopt(context(), wrong, source_of(pieces), here), KeptError);
+}
+
+TEST_CASE("Kept memory of a GPU stays as it is if the next process has no memory to map it, at whatever call") {
+  FakeGpus fake;
+  const CudaClient client = FakeGpus::client();  // opens the device
+  fake.fake.largest_piece = granule;
+  constexpr std::size_t count = 3;
+  KeptPieces pieces;
+  {
+    const auto memory = CudaKeptStorage::create(context(), count * granule, here);
+    for (std::size_t i = 0; i < count; ++i)
+      static_cast<std::uint64_t*>(memory->address())[i * granule / sizeof(std::uint64_t)] = i + 1;
+    pieces = pieces_of(*memory);
+  }
+  const int live = fake.live();
+  const std::size_t descriptors = open_descriptors();
+  std::shared_ptr<CudaKeptStorage> adopted;
+  int failures = 0;
+  for (; adopted == nullptr; ++failures) {
+    REQUIRE(failures < 100);
+    fake.fake.calls_until_failure = failures;
+    try {
+      adopted = CudaKeptStorage::adopt(context(), count * granule, source_of(pieces), here);
+    } catch (const KeptError& error) {
+      CHECK(error.kind() != KeptError::Kind::Lost);
+    } catch (const CudaError& error) {
+      CHECK(error.code() == CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    fake.fake.calls_until_failure = -1;
+    if (adopted != nullptr) break;
+    CHECK(fake.live() == live);
+    CHECK(open_descriptors() == descriptors);
+  }
+  CHECK(failures == static_cast<int>(1 + 2 * count + 1));  // addresses; import and map of each piece; access
+  for (std::size_t i = 0; i < count; ++i)
+    CHECK(static_cast<std::uint64_t*>(adopted->address())[i * granule / sizeof(std::uint64_t)] == i + 1);
 }
 
 TEST_CASE("Kept memory of a GPU is lost while rows of its memory wait to be remapped") {
