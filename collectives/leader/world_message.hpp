@@ -106,8 +106,8 @@ struct Welcome {
 
   friend bool operator==(const Welcome&, const Welcome&) = default;
 };
-/// To the leader: the process has connected to all others. From the leader, but not to a successor: so have all. Only
-/// then does a process of a new world return from join(), since it may leave at once.
+/// To the leader: the process has connected to all others. From the leader: so have all that are present. Only then
+/// does a process of a new world return from join(), since it may leave at once. A successor does not wait for it.
 struct Connected {
   friend bool operator==(const Connected&, const Connected&) = default;
 };

@@ -55,6 +55,13 @@ std::string LeaderService::names_of_missing() const {
   return names;
 }
 
+std::string LeaderService::names_of_unconnected() const {
+  std::string names;
+  for (std::uint16_t process = 0; process < is_connected_.size(); ++process)
+    if (!is_connected_[process] && leader_->is_present(process)) names += (names.empty() ? "" : ", ") + name(process);
+  return names;
+}
+
 std::size_t LeaderService::present() const noexcept {
   return static_cast<std::size_t>(std::ranges::count_if(links_, [](const Link& link) { return link != nullptr; }));
 }
@@ -144,7 +151,7 @@ void LeaderService::start() {
 }
 
 // A process that is gone, because it has left or for another reason, is not waited for: those that had not connected to
-// it cannot join, and say so.
+// it cannot join, and say so. A successor sends Connected before it counts as present.
 void LeaderService::note_connected(std::uint16_t process) {
   is_connected_[process] = true;
   announce_connected();
@@ -203,6 +210,7 @@ void LeaderService::complete_successor() {
   connecting_.cancel();
   const std::uint16_t process = successor.process;
   add(successor.link, successor.facts, process);
+  is_connected_[process] = true;
   leader_->joined(process, std::move(successor.facts));
   cox::log::write(LogSubsystem::Collectives, LogLevel::Info, [&] { return name(process) + " has joined the world"; });
   send_outgoing();

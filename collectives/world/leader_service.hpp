@@ -77,6 +77,8 @@ class LeaderService {
   void note_own_connected() { note_connected(*options_.own); }
   /// All processes of the new world that are still present have connected to each other, and were sent that.
   [[nodiscard]] bool are_all_connected() const noexcept { return are_all_connected_; }
+  /// Those of them that have not yet. Precondition: start() was called.
+  [[nodiscard]] std::string names_of_unconnected() const;
 
   /// A message of the own process.
   void receive_own(Message message);

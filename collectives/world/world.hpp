@@ -34,9 +34,10 @@ struct WorldProcess {
 class World {
  public:
   /// Joins the world that the options and the environment name (see discover()), with these devices of this process,
-  /// which need not be open. Blocks until all processes have joined, at most for the time of the options, or setting
-  /// world.timeout. With one process it returns at once, opens no connection, and devices keep their names. Throws
-  /// ConfigError, StoreError and WorldError.
+  /// which need not be open. Blocks until all processes have joined and have connected to each other, at most for the
+  /// time of the options, or setting world.timeout. From then on a process that leaves, or ends, fails no join; one
+  /// that ends before fails that of the processes that have no connection to it yet. With one process it returns at
+  /// once, opens no connection, and devices keep their names. Throws ConfigError, StoreError and WorldError.
   [[nodiscard]] static World join(const std::vector<DeviceId>& devices, const WorldOptions& options = {});
   World(World&&) noexcept = default;
   World& operator=(World&&) = delete;

@@ -222,7 +222,7 @@ void WorldSession::follow(Store* store, Time deadline) {
 void WorldSession::receive_before_start(Message message) {
   if (are_all_connected_) return early_.push_back(std::move(message));  // what follows the start
   if (std::holds_alternative<Connected>(message)) {
-    are_all_connected_ = true;
+    are_all_connected_ = is_welcome_;
   } else if (auto* const welcome = std::get_if<Welcome>(&message)) {
     if (welcome->processes.size() != facts_.size()) {
       refused_ = "the leader has another number of processes";
@@ -242,10 +242,16 @@ void WorldSession::receive_before_start(Message message) {
     refused_ = rejected->text;
   } else if (const auto* const gone = std::get_if<Gone>(&message)) {
     if (gone->process >= facts_.size()) return;
-    if (!is_successor_ && !has_connected_[gone->process])
+    if (!is_successor_ && !has_connected_[gone->process]) {
       refused_ = gone->text;
-    else
-      note_lost(gone->process, gone->kind, gone->text);
+      return;
+    }
+    // It may be the successor of the one that was connected, whose message then waits.
+    std::erase_if(early_, [&](const Message& early) {
+      const auto* const joined = std::get_if<Joined>(&early);
+      return joined != nullptr && joined->process == gone->process;
+    });
+    note_lost(gone->process, gone->kind, gone->text);
   } else {
     early_.push_back(std::move(message));
   }
@@ -291,7 +297,7 @@ void WorldSession::connect_to_leader(const std::string& host, std::uint16_t port
 // the others have connected to it, or before they have read that it has accepted them.
 void WorldSession::connect_data(Time deadline) {
   accept_data();
-  running_since_ = steady_clock::now();
+  running_since_ = last_heartbeat_ = steady_clock::now();
   send_heartbeats_while_joining();
   for (std::uint16_t process = 0; process < facts_.size(); ++process)
     if (process < own_ || (process > own_ && is_successor_))
@@ -306,8 +312,7 @@ void WorldSession::connect_data(Time deadline) {
   bool has_said = is_successor_;
   const bool done = run_until(deadline, [&] {
     if (service_ ? service_->are_all_connected() : are_all_connected_) return true;
-    for (std::uint16_t process = 0; process < facts_.size() && !is_successor_ && refused_.empty(); ++process)
-      if (is_gone_[process] && !has_connected_[process]) refused_ = name_of_process(process) + " is gone";
+    if (!is_successor_ && refused_.empty()) refused_ = text_of_gone();
     if (!refused_.empty()) return true;
     if (!missing().empty()) return false;
     if (std::exchange(has_said, true)) return is_successor_;
@@ -320,9 +325,10 @@ void WorldSession::connect_data(Time deadline) {
   if (!refused_.empty()) throw WorldError(WorldError::Kind::Unreachable, refused_);
   if (!done)
     throw WorldError(WorldError::Kind::Timeout,
-                     missing().empty()
-                         ? "other processes have not connected to each other in time (setting world.timeout)"
-                         : "no connection to " + missing() + " in time (setting world.timeout)");
+                     (!missing().empty() ? "no connection to " + missing()
+                      : service_         ? service_->names_of_unconnected() + " did not connect to all processes"
+                                         : "another process did not connect to all processes") +
+                         " in time (setting world.timeout)");
   // Successors connect later.
   if (options_.place.rendezvous.kind != Rendezvous::Kind::Leader) data_acceptor_.close();
   if (leads_) return;
@@ -338,6 +344,20 @@ void WorldSession::connect_data(Time deadline) {
                              lose_world("the connection to " + name_of_leader() + " has ended: " + why);
                            }});
   if (is_successor_) to_leader_->send(Connected{});
+}
+
+// Why a process that is gone keeps this one from joining, with the names of all that are gone: others give up because
+// of the first. Empty: none does.
+std::string WorldSession::text_of_gone() const {
+  std::string names;
+  std::size_t count = 0;
+  bool is_needed = false;
+  for (std::uint16_t process = 0; process < facts_.size(); ++process) {
+    if (!is_gone_[process]) continue;
+    is_needed = is_needed || !has_connected_[process];
+    names += (++count == 1 ? "" : ", ") + name_of_process(process);
+  }
+  return is_needed ? names + (count == 1 ? " is gone" : " are gone") : "";
 }
 
 // The other process answers, so that a successor knows that it is known before the leader announces it.
@@ -425,7 +445,8 @@ void WorldSession::receive_data_hello(const std::shared_ptr<Tcp::socket>& socket
 }
 
 void WorldSession::accept_data_of(const DataHello& hello, Tcp::socket socket) {
-  const bool is_first = !is_running_ && hello.process > own_ && !has_connected_[hello.process] && !is_successor_;
+  const bool is_first = !is_running_ && hello.process > own_ && !has_connected_[hello.process] &&
+                        hello.restart == facts_[hello.process].restart && !is_successor_;
   const bool is_of_successor = !is_first && hello.process != own_ && hello.restart > facts_[hello.process].restart;
   if (!is_first && !is_of_successor) return;
   const std::vector<std::byte> answer =

@@ -211,11 +211,15 @@ void WorldSession::note_heartbeat(const Heartbeat& heartbeat) {
   set_world_clock(measured.offset, measured.error);
 }
 
-void WorldSession::send_heartbeats() {
+// After a pause of this process, the others may have spoken without being heard.
+WorldSession::Time WorldSession::begin_heartbeats() {
   const Time now = steady_clock::now();
-  // After a pause of this process, the others may have spoken without being heard.
-  if (now - last_heartbeat_ > 2 * options_.heartbeat) running_since_ = now;
-  last_heartbeat_ = now;
+  if (now - std::exchange(last_heartbeat_, now) > 2 * options_.heartbeat) running_since_ = now;
+  return now;
+}
+
+void WorldSession::send_heartbeats() {
+  const Time now = begin_heartbeats();
   if (is_out_of_memory_) lose_world("this process is out of memory");
   if (service_ && !is_lost()) service_->send_heartbeats(now, running_since_);
   const std::vector<bool> awaited = exchange_.awaited();
@@ -304,7 +308,8 @@ void WorldSession::poll_completed() {
 
 // Processes that have joined earlier wait for this one already.
 void WorldSession::send_heartbeats_while_joining() {
-  if (service_) service_->send_heartbeats(steady_clock::now(), running_since_);
+  const Time now = begin_heartbeats();
+  if (service_) service_->send_heartbeats(now, running_since_);
   if (!leads_) to_leader_->send(Heartbeat{});
   heartbeat_timer_.expires_after(options_.heartbeat);
   heartbeat_timer_.async_wait([this](const error_code& failed) {

@@ -56,7 +56,8 @@ class WorldSession {
   WorldSession& operator=(const WorldSession&) = delete;
   ~WorldSession();
 
-  /// Finds the other processes and connects to them. Blocks until all have joined. Throws WorldError, StoreError.
+  /// Finds the other processes and connects to them. Blocks until all have joined and have connected to each other; one
+  /// that ends before fails only those that had no connection to it. Throws WorldError, StoreError.
   void join();
   /// Leaves the world: refuses what waits for other processes. Process 0 waits until the others have left, at most
   /// until the deadline, because the world ends with it. Idempotent.
@@ -81,6 +82,7 @@ class WorldSession {
   void connect_to_leader(const std::string& host, std::uint16_t port, Time deadline);
   void connect_data(Time deadline);
   void connect_data_to(std::uint16_t process);
+  [[nodiscard]] std::string text_of_gone() const;
   void add_data_link(std::uint16_t process, std::shared_ptr<DataLink> link);
   [[nodiscard]] bool is_data_hello_of(std::uint16_t process, std::span<const std::byte> frame) const;
   void accept_data();
@@ -97,6 +99,7 @@ class WorldSession {
   void lose_data(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
   void lose_device_work(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
   void handle(Message message);
+  [[nodiscard]] Time begin_heartbeats();
   void send_heartbeats();
   void note_heartbeat(const Heartbeat& heartbeat);
   void send_heartbeats_while_joining();

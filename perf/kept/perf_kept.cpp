@@ -54,11 +54,11 @@ int main(int argc, char** argv) {
   [[maybe_unused]] bool gpu_required = false;
   [[maybe_unused]] std::vector<std::string> sizes{"4KiB", "64MiB", "1GiB"};
   const Options options = parse_options(
-      argc, argv, "Measures what updates of kept memory cost where nothing fails, on a host device.",
+      argc, argv, "Measures what updates of kept memory cost where nothing fails, on one host device and on two.",
       [&]([[maybe_unused]] CLI::App& app) {
 #ifdef COX_HAS_CUDA
         app.add_flag("--cuda", cuda, "on the first GPU, and on the first two, instead");
-        app.add_option("--bytes", sizes, "with --cuda: sizes of the state; ten times all of them is kept at a time");
+        app.add_option("--bytes", sizes, "with --cuda: sizes of the state; 13 times all of them is held at a time");
         app.add_flag("--require-gpu", gpu_required, "with --cuda: exit with 3 if there is no GPU");
 #endif
       });

@@ -10,4 +10,10 @@ class Difference : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A read gave other bytes than the model has, or bytes that a failed operation has left.
+class WrongContents : public Difference {
+ public:
+  using Difference::Difference;
+};
+
 }  // namespace cox::fuzz

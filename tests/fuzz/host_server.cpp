@@ -4,7 +4,7 @@
 namespace cox::fuzz {
 
 int run_on_host(const Options& options) {
-  return run_programs<test::HostBackend>(options, [] { return std::string(); });
+  return run_programs<test::HostBackend>(options, {.undestroyed_objects = [] { return std::string(); }});
 }
 
 }  // namespace cox::fuzz

@@ -7,9 +7,12 @@
 #include <coxswain/tests/fuzz/state.hpp>
 
 #include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/runtime/error/server_error.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -32,26 +35,78 @@ class Program {
         collectives_(state_, data_),
         graphs_(state_, data_, collectives_) {}
 
-  /// Throws Difference, and whatever a call throws that should not.
-  void run(std::size_t operations) {
-    for (std::size_t i = 0; i < operations; ++i) {
-      if (state_.one_in(300)) {
-        const std::unique_lock alone(state_.world.life());
-        notice_shutdowns();
-        shut_down();
-      } else {
-        const std::shared_lock life(state_.world.life());
-        notice_shutdowns();
-        step();
-      }
-    }
-    const std::shared_lock life(state_.world.life());
-    notice_shutdowns();
-    end();
+  /// Whether the GPUs have faulted.
+  using HasFaulted = std::function<bool()>;
+
+  /// Throws Difference, and whatever a call throws that should not. After a fault of the GPUs some more operations are
+  /// made, which may fail in any way.
+  void run(std::size_t operations, const HasFaulted& has_faulted) {
+    std::size_t after_fault = 0;
+    for (std::size_t i = 0; i < operations && after_fault < most_after_fault; ++i)
+      if (!succeeds([this] { any_step(); }, has_faulted)) ++after_fault;
+    const bool ends = succeeds(
+        [this] {
+          const std::shared_lock life(state_.world.life());
+          notice_shutdowns();
+          end();
+        },
+        has_faulted);
+    if (!ends) end_after_fault();
   }
   [[nodiscard]] std::size_t refused() const noexcept { return state_.refused; }
 
  private:
+  static constexpr std::size_t most_after_fault = 60;
+  static constexpr std::size_t most_shown = 100;  ///< characters of an error after a fault
+
+  // Returns false if it has failed after a fault.
+  template <class F>
+  bool succeeds(F&& call, const HasFaulted& has_faulted) {
+    try {
+      call();
+      return true;
+    } catch (const WrongContents&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (!has_faulted()) throw;
+      state_.history->add(", after a fault: " + std::string(error.what()).substr(0, most_shown));
+      state_.capturing = nullptr;
+      return false;
+    }
+  }
+  void end_after_fault() {
+    state_.history->begin("the end after a fault");
+    state_.graphs.clear();
+    for (auto& of_device : state_.streams)
+      for (auto& stream : of_device) {
+        while (!stream->awaited.empty()) {
+          const Awaited next = std::move(stream->awaited.back());
+          stream->awaited.pop_back();
+          static_cast<void>(succeeds([&] { next.check(); }, [] { return true; }));
+        }
+        try {
+          stream->client.sync().get();
+        } catch (const CallError&) {  // a device that was shut down cannot be opened again
+          continue;
+        } catch (const ServerError& error) {
+          if (error.kind() == ServerError::Kind::Unhealthy) continue;
+          throw Difference(std::string("after a fault a sync threw: ") + error.what());
+        }
+        throw Difference("after a fault a sync succeeded");
+      }
+  }
+
+  void any_step() {
+    if (state_.one_in(300)) {
+      const std::unique_lock alone(state_.world.life());
+      notice_shutdowns();
+      shut_down();
+    } else {
+      const std::shared_lock life(state_.world.life());
+      notice_shutdowns();
+      step();
+    }
+  }
   void step() {
     state_.drop_surplus();
     StreamOf& stream = state_.any_stream();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +17,16 @@
 #include <vector>
 
 namespace cox::fuzz {
+
+/// Faults of the GPUs in the middle of programs, and what programs leave behind.
+struct Machine {
+  std::function<void(std::uint64_t seed)> plan_fault = [](std::uint64_t) {};  ///< the devices are open
+  std::function<bool()> has_faulted = [] { return false; };
+  /// The devices are shut down: makes the GPUs whole again. Returns whether they had faulted.
+  std::function<bool()> mend = [] { return false; };
+  std::function<std::string()> undestroyed_objects{};
+};
+
 namespace detail {
 
 using Clock = std::chrono::steady_clock;
@@ -42,12 +53,15 @@ struct Totals {
   std::size_t programs = 0;
   std::size_t operations = 0;
   std::size_t refused = 0;  ///< allocations
+  std::size_t faults = 0;
 };
 
 // Programs of one moment, each on its own thread. They share the devices.
 template <class Backend>
-void run_together(const Options& options, std::uint64_t seed, Watchdog& watchdog, Report& report, Totals& totals) {
+void run_together(const Options& options, std::uint64_t seed, const Machine& machine, Watchdog& watchdog,
+                  Report& report, Totals& totals) {
   World<Backend> world(options.tight);
+  if (options.faults) machine.plan_fault(seed);
   std::vector<std::shared_ptr<History>> histories;
   for (std::size_t i = 0; i < options.threads; ++i)
     histories.push_back(std::make_shared<History>(seed + i, options.shown));
@@ -59,7 +73,7 @@ void run_together(const Options& options, std::uint64_t seed, Watchdog& watchdog
       try {
         Program<Backend> program(world, history);
         try {
-          program.run(options.length);
+          program.run(options.length, machine.has_faulted);
         } catch (const std::exception& error) {
           report.add(*history, error.what());
         }
@@ -77,10 +91,9 @@ void run_together(const Options& options, std::uint64_t seed, Watchdog& watchdog
 
 }  // namespace detail
 
-/// Runs programs until there are enough operations or the time is up, or one differs. `undestroyed_objects()`: what a
-/// moment's programs have left behind, when all devices are shut down. Returns the exit code.
-template <class Backend, class UndestroyedObjects>
-int run_programs(const Options& options, UndestroyedObjects&& undestroyed_objects) {
+/// Runs programs until there are enough operations or the time is up, or one differs. Returns the exit code.
+template <class Backend>
+int run_programs(const Options& options, const Machine& machine) {
   using namespace detail;
   Watchdog watchdog(std::chrono::seconds(options.patience));
   Report report;
@@ -92,9 +105,13 @@ int run_programs(const Options& options, UndestroyedObjects&& undestroyed_object
   };
   std::uint64_t seed = options.seed;
   for (; !is_over() && !report.found(); seed += options.threads) {
-    run_together<Backend>(options, seed, watchdog, report, totals);
+    run_together<Backend>(options, seed, machine, watchdog, report, totals);
     if (report.found()) break;
-    if (const std::string left = undestroyed_objects(); !left.empty()) {
+    if (machine.mend()) {  // what has been made of the driver is gone
+      ++totals.faults;
+      continue;
+    }
+    if (const std::string left = machine.undestroyed_objects(); !left.empty()) {
       std::fprintf(stderr, "DIFFERENCE: seed %llu: %s\n", static_cast<unsigned long long>(seed), left.c_str());
       return 1;
     }
@@ -102,10 +119,10 @@ int run_programs(const Options& options, UndestroyedObjects&& undestroyed_object
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   std::printf(
       "%s: %s, %s memory, %zu threads: %zu operations of %zu programs, seeds %llu to %llu, %zu refused "
-      "allocations, %.0f s\n",
+      "allocations, %zu faults, %.0f s\n",
       report.found() ? "DIFFERENT" : "as expected", options.server.c_str(), options.tight ? "tight" : "wide",
       options.threads, totals.operations, totals.programs, static_cast<unsigned long long>(options.seed),
-      static_cast<unsigned long long>(seed), totals.refused, seconds);
+      static_cast<unsigned long long>(seed), totals.refused, totals.faults, seconds);
   return report.found() ? 1 : 0;
 }
 

@@ -91,7 +91,7 @@ struct Awaited {
     if (poisoned && !may_be)
       throw Difference(what + " of" + sizes_text() + " bytes found good memory poisoned: " + text);
     if (!poisoned && must_be)
-      throw Difference(what + " of" + sizes_text() + " bytes gave what a failed operation left");
+      throw WrongContents(what + " of" + sizes_text() + " bytes gave what a failed operation left");
     if (poisoned) return;
     if (found.size() != expected.size()) throw Difference(what + " gave another number of buffers");
     for (std::size_t i = 0; i < found.size(); ++i) compare(what, found[i], expected[i]);
@@ -121,10 +121,10 @@ struct Awaited {
     const auto at = static_cast<std::size_t>(std::ranges::mismatch(bytes, right.bytes).in1 - bytes.begin());
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < bytes.size(); ++i) wrong += bytes[i] != right.bytes[i] ? 1U : 0U;
-    throw Difference(what + " of " + std::to_string(bytes.size()) + " bytes: byte " + std::to_string(at) + " is " +
-                     std::to_string(std::to_integer<int>(bytes[at])) + " instead of " +
-                     std::to_string(std::to_integer<int>(right.bytes[at])) + ", " + std::to_string(wrong) +
-                     " are wrong");
+    throw WrongContents(what + " of " + std::to_string(bytes.size()) + " bytes: byte " + std::to_string(at) + " is " +
+                        std::to_string(std::to_integer<int>(bytes[at])) + " instead of " +
+                        std::to_string(std::to_integer<int>(right.bytes[at])) + ", " + std::to_string(wrong) +
+                        " are wrong");
   }
 };
 

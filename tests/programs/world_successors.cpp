@@ -117,7 +117,7 @@ int run_world(unsigned kills, unsigned seed) {
   for (unsigned kill = 0; kill < kills; ++kill) {
     const std::size_t victim = random() % processes;
     // One in four is killed as it starts, the others at any moment of their work. The first one is killed when the
-    // world is complete: if a process ends before, no other one can join.
+    // world is complete: if a process ends before, those that have not connected to it cannot join.
     const bool is_early = random() % 4 == 0 && kill > 0;
     const std::size_t steps = is_early ? 0 : 1 + random() % 20;
     while (count_of(world.output(victim), "step\n") < done[victim] + steps) std::this_thread::yield();

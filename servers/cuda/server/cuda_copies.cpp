@@ -46,7 +46,8 @@ std::optional<Bytes> to_pinned(CudaDevice& device, const Bytes& source, const Ca
 void upload_from_pinned(CudaDevice& device, CudaStream& stream, const BufferUses& uses, CUdeviceptr address,
                         const CopyPlan& rows, Bytes source, const Caller& caller) {
   device.submit(stream, uses, {"write", nullptr, caller.site},
-                [address, rows, source = std::move(source)](const IssueTarget& target) mutable {
+                [address, rows, source = std::move(source), site = caller.site](const IssueTarget& target) mutable {
+                  if (gpu_faulted()) throw_gpu_fault(site);
                   const std::byte* const host = std::as_const(source).data();
                   target.hold(std::move(source));  // first: without memory to hold it, nothing is copied
                   copy_rows_to_device(address, host, rows.rows, rows.row_bytes, rows.pitch, target.stream());

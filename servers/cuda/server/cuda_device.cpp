@@ -390,7 +390,8 @@ void CudaDevice::replay(GraphId id, MembershipEpoch call_epoch, const Caller& ca
   graph->replay(
       [&](CUgraphExec native, const BufferUses& uses) {
         if (refusal != nullptr) return poison(uses, refusal, caller);
-        const auto launch = [graph, native](const IssueTarget& target) {
+        const auto launch = [graph, native, site = caller.site](const IssueTarget& target) {
+          if (gpu_faulted()) throw_gpu_fault(site);
           COX_CUDA_TRY(graph_launch(native, target.stream()));
         };
         try {

@@ -47,13 +47,17 @@ void launch(CUfunction function, CUstream stream, unsigned blocks, unsigned thre
 // As checksum_of, on the GPU.
 void launch_sum(CUfunction begin, CUfunction sum, CUstream stream, CUdeviceptr memory, std::uint64_t bytes,
                 CUdeviceptr checksum, std::uint64_t name, std::uint64_t epoch) {
+  if (detail::gpu_faulted()) detail::throw_gpu_fault(std::source_location::current());
   std::array<void*, 3> first{&checksum, &name, &epoch};
   launch(begin, stream, 1, 1, first.data());
   std::array<void*, 3> then{&memory, &bytes, &checksum};
   launch(sum, stream, detail::kept_sum_blocks(bytes), detail::kept_sum_threads, then.data());
 }
 
+// After a fault no mark is made, though the context may still take launches: a begin that could not be launched counts
+// as a fault, and its commit would declare whole what its update has written.
 void launch_mark(CUfunction function, CUstream stream, CUdeviceptr record, detail::KeptMarkArguments arguments) {
+  if (detail::gpu_faulted()) detail::throw_gpu_fault(std::source_location::current());
   CUlaunchConfig config{};
   config.gridDimX = config.gridDimY = config.gridDimZ = 1;
   config.blockDimX = config.blockDimY = config.blockDimZ = 1;

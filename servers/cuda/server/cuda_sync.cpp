@@ -106,6 +106,7 @@ void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Pr
        promise = std::move(promise)](const IssueTarget& target, const StreamPositions& waits) mutable {
         auto error = stream->take_errors_before(sequence, site);
         try {
+          if (gpu_faulted()) throw_gpu_fault(site);
           collectives = uncovered(collectives, waits);
           SyncEnd sync{device.facts(),
                        {stream, sequence, site, nullptr, stream->begin_turn(sequence)},

@@ -345,6 +345,7 @@ bool CudaStreams::wait_for_first(StreamQueue& queue) noexcept {
 bool CudaStreams::issue_pending(StreamQueue& queue) {
   bool any = false;
   while (!queue.pending.empty() && can_issue(queue)) {
+    if (gpu_faulted()) break;  // perhaps found by the piece before: abandon() is called next
     if (!wait_for_first(queue)) continue;
     StreamQueue::Pending first = std::move(queue.pending.front());
     queue.pending.pop_front();
@@ -473,6 +474,8 @@ void CudaStreams::synchronize() noexcept {
   poll();
 }
 
+// The driver may still take work, for instance of a GPU that the fault has not reached. So nothing that writes memory
+// may be given to it: a launch, to which no one listens, is dropped; an upload or a graph refuses by itself.
 void CudaStreams::abandon() noexcept {
   for (std::size_t i = 0; i < pending_queues_.size(); ++i) {
     StreamQueue& queue = *pending_queues_[i];
@@ -480,7 +483,7 @@ void CudaStreams::abandon() noexcept {
       StreamQueue::Pending first = std::move(queue.pending.front());
       queue.pending.pop_front();
       queue.timeline().issue();
-      if (first.has_failed) continue;
+      if (first.has_failed || first.launch.is_launch) continue;
       try {
         first.issue(queue.target());
         note_launches(queue.native());

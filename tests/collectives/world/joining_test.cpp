@@ -20,6 +20,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <variant>
+#include <vector>
 
 using namespace cox;
 using namespace std::chrono_literals;
@@ -133,6 +135,41 @@ TEST_CASE("A process that ends before all have connected fails none that has con
   CHECK_NOTHROW(last_joined.get());
   last.leave();
   first.leave();
+}
+
+TEST_CASE("A successor that is faster than the first processes does not keep them from joining", "[world]") {
+  using namespace cox::detail::world;
+  constexpr std::uint16_t processes = 3;
+  const WorldLeader leader({.processes = processes, .run = "test", .token = Member::token});
+  const Rendezvous at = parse_rendezvous(leader.address(), "the leader");
+  const auto hello = [](std::uint16_t process, std::uint32_t restart) {
+    return Hello{
+        .token = Member::token,
+        .library = COX_VERSION,
+        .run = "test",
+        .process = process,
+        .processes = processes,
+        .facts = {
+            .host = "here", .restart = restart, .devices = {{0, process, static_cast<std::uint16_t>(process + 1)}}}};
+  };
+  std::vector<RawConnection> first;
+  for (std::uint16_t process = 0; process < processes; ++process) {
+    first.emplace_back(at.host, at.port);
+    first.back().send(hello(process, 0));
+  }
+  for (RawConnection& each : first) static_cast<void>(std::get<Welcome>(each.receive()));
+  first.pop_back();  // ends before it has connected to all
+  RawConnection successor(at.host, at.port);
+  successor.send(hello(processes - 1, 1));
+  static_cast<void>(std::get<Welcome>(successor.receive()));
+  successor.send(Connected{});
+  const auto receive = [](RawConnection& connection, std::size_t index) {
+    while (connection.receive().index() != index) {
+    }
+  };
+  for (RawConnection& each : first) receive(each, Message(Joined{}).index());
+  for (RawConnection& each : first) each.send(Connected{});
+  for (RawConnection& each : first) CHECK_NOTHROW(receive(each, Message(Connected{}).index()));
 }
 
 TEST_CASE("A process that has another number of processes is refused, and the world waits for the right one") {

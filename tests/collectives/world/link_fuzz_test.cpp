@@ -189,7 +189,7 @@ TEST_CASE("A data connection whose first message is wrong ends alone, and the wo
   other.process = 7;
   corpus.push_back(frame_of(other));
   std::erase_if(corpus, [&](const Bytes& bytes) {
-    // A change of what the receiver ignores: the restart.
+    // A change of the restart: that of a successor.
     try {
       const Message changed = decode(std::span(bytes).subspan(std::min<std::size_t>(4, bytes.size())));
       const auto* const hello = std::get_if<DataHello>(&changed);

@@ -1,18 +1,26 @@
 #include <coxswain/runtime/base/shared_library.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
+#include <coxswain/runtime/kept/kept_record.hpp>
+#include <coxswain/runtime/kept/kept_set.hpp>
 #include <coxswain/servers/cuda/device/row_remapping.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/memory/cuda_kept_storage.hpp>
+#include <coxswain/servers/cuda/memory/kept_mark.hpp>
 #include <coxswain/servers/cuda/server/open_context.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
+#include <coxswain/tests/stand_ins/kept_kernels.hpp>
+#include <coxswain/tests/stand_ins/kernel_functions.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/settings_scope.hpp>
 
 #include <cuda.h>
 #include <fcntl.h>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <source_location>
 #include <string>
 #include <string_view>
@@ -135,6 +143,65 @@ TEST_CASE("Kept memory of a GPU stays as it is if the next process has no memory
   CHECK(failures == static_cast<int>(1 + 2 * count + 1));  // addresses; import and map of each piece; access
   for (std::size_t i = 0; i < count; ++i)
     CHECK(static_cast<std::uint64_t*>(adopted->address())[i * granule / sizeof(std::uint64_t)] == i + 1);
+}
+
+// All of it waits on the host: for a kernel of another stream, by way of an upload by the copy threads. Then one call
+// of the driver fails, and the ones after it succeed.
+TEST_CASE("An update of kept memory whose begin could not be launched writes nothing and is not committed") {
+  constexpr std::size_t large = std::size_t{1} << 20U;
+  bool has_failed_begin = false;
+  for (int calls = 0;; ++calls) {
+    INFO("after " << calls << " calls");
+    std::vector<KeptMarkChange::Kind> marks;
+    FakeGpus gpus;
+    {
+      const std::lock_guard lock(gpus.fake.mutex);
+      prepare_kept_kernels(gpus.fake);
+      FakeCuda::KernelType& type = gpus.fake.kernels.at(detail::kept_mark_name);
+      type.make = [make = type.make, &marks] {
+        return [mark = make(), &marks](const FakeCuda::Run& run) {
+          marks.push_back(static_cast<KeptMarkChange::Kind>(argument<std::uint32_t>(run, 1)));
+          return mark(run);
+        };
+      };
+    }
+    const CudaClient client = FakeGpus::client();
+    const CudaClient holding = FakeGpus::client();
+    KeptSet set("state", {client.device_id()});
+    const Handle values = client.kept(set, "values", 64).handle;
+    const Handle uploaded = client.create(Bytes::zeroed(large));
+    client.sync().get();
+    marks.clear();
+    FakeGpus::hold(holding, uploaded);
+    client.write(uploaded, Bytes::zeroed(large));
+    FakeGpus::append(client, uploaded, 1);
+    client.begin_update(set);
+    FakeGpus::append(client, values, 2);
+    client.commit(set);
+    FakeGpus::pass(0);
+    gpus.fail_after(calls);
+    gpus.release();
+    try {
+      client.sync().get();
+    } catch (const ServerError&) {
+    }
+    const char* const failed = gpus.stop_failing();
+    const std::vector<std::uint32_t> written = gpus.appended();
+    const std::lock_guard lock(gpus.fake.mutex);
+    using enum KeptMarkChange::Kind;
+    INFO((failed != nullptr ? failed : "nothing") << " has failed");
+    const bool begins = std::ranges::find(marks, Begin) != marks.end();
+    const bool commits = std::ranges::find(marks, Commit) != marks.end();
+    // Else the record says that the memory is whole.
+    CHECK((begins || std::ranges::find(written, 2U) == written.end()));
+    CHECK((begins || !commits));
+    has_failed_begin = has_failed_begin || detail::gpu_faulted();
+    if (detail::gpu_faulted()) gpus.fake.faulted = true;  // what the driver has made is not given back
+    if (failed != nullptr) continue;
+    CHECK((begins && commits));
+    break;
+  }
+  CHECK(has_failed_begin);
 }
 
 TEST_CASE("Kept memory of a GPU is lost while rows of its memory wait to be remapped") {
