@@ -65,6 +65,7 @@ Sequencer::Sequencer(SequencerOptions options)
 
 Sequencer::~Sequencer() {
   watchdog_.stop();
+  is_ending_ = true;
   lose_world(
       error([] { return CollectiveError(Kind::WorldGone, "the process has left its world", std::source_location()); }));
   while (const CommunicatorSequence* open = communicators_->any_open()) close(open->number());
@@ -331,12 +332,24 @@ void Sequencer::note_broken_epoch(const SharedCommunicator& communicator, const 
 // which one on: other processes may have been told already that they are released.
 void Sequencer::end_from(CommunicatorSequence& among, std::uint64_t sequence,
                          const std::exception_ptr& error) noexcept {
+  notify_ranks(among);
   if (among.shared() == nullptr || world_lost_) return among.refuse_from(sequence, error);
   if (sequence < among.error_from()) {
     leader_->end({among.number(), sequence}, error);
     note_broken_epoch(among.shared()->communicator, error);  // the next one can be opened before the leader answers
   }
   among.refuse_from(std::max(sequence, among.next_to_ask()), error);
+}
+
+// Under the lock. Other operations do not wait for those of a broken communicator, also if a rank still has to submit
+// them: the launch threads of its devices look at once which of these are refused now.
+void Sequencer::notify_ranks(const CommunicatorSequence& among) noexcept {
+  if (is_ending_) return;  // no rank submits any more
+  for (auto& [device, queue] : queues_) {
+    if (queue.notify == nullptr || queue.notified || !among.rank_of_own(device)) continue;
+    queue.must_notify = true;
+    filled_.splice(filled_.end(), queue.list_node);
+  }
 }
 
 // Under the lock. Removes a sequence that was closed while it waited for the leader's answers.
@@ -440,19 +453,21 @@ void Sequencer::drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noex
     LaunchQueue& queue = *ticket.front();
     CollectiveSubmissions grants = take_for_any_thread(queue);
     ++queue.passing;
-    if (grants.empty()) {
-      queue.notified = true;
-      queue.list_node.splice(queue.list_node.end(), ticket);
-      const auto notify = queue.notify;
-      lock.unlock();
-      (*notify)();
-      lock.lock();
-    } else {
+    if (!grants.empty()) {
       lock.unlock();
       for (; !grants.empty(); grants.pop_front()) call(grants.front());
       lock.lock();
-      std::list<LaunchQueue*>& next = queue.grants.empty() ? queue.list_node : filled_;
+      std::list<LaunchQueue*>& next = queue.grants.empty() && !queue.must_notify ? queue.list_node : filled_;
       next.splice(next.end(), ticket);
+    } else {
+      queue.list_node.splice(queue.list_node.end(), ticket);
+      queue.must_notify = false;
+      if (const auto notify = queue.notify) {
+        queue.notified = true;
+        lock.unlock();
+        (*notify)();
+        lock.lock();
+      }
     }
     --queue.passing;
     if (frozen_ != 0) passed_.notify_all();

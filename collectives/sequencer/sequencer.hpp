@@ -126,8 +126,9 @@ class Sequencer {
                        std::size_t count);
   /// From now on only drain_launches() calls the device's launches that are `on_launch_thread`, and those queued after
   /// them. So each device thread calls its own launches, whose memory is in its cache, instead of one thread calling
-  /// all. `notify` is called when there are such launches. It must cause a call of drain_launches(), and must neither
-  /// block nor throw. An empty function removes the launch thread.
+  /// all. `notify` is called when there are such launches, and when a communicator of the device breaks, so that the
+  /// thread submits what is refused from then on. It must cause a call of drain_launches(), and must neither block nor
+  /// throw. An empty function removes the launch thread.
   void set_launch_thread(DeviceId device, std::function<void()> notify);
   /// Calls the launches for which `notify` was called. One thread at a time for each device.
   void drain_launches(DeviceId device) noexcept;
@@ -217,6 +218,7 @@ class Sequencer {
     std::list<LaunchQueue*> list_node{this};
     std::shared_ptr<const std::function<void()>> notify;  // notifies the launch thread; null: there is none
     bool notified = false;                                // only drain_launches() drains the queue now
+    bool must_notify = false;                             // also if there are no launches: see notify_ranks()
     std::size_t passing = 0;  // threads that call its launches or `notify`, without the lock
   };
 
@@ -228,6 +230,7 @@ class Sequencer {
   void resolve(detail::CommunicatorSequence& among, CollectiveSubmissions& grants) noexcept;
   void enqueue(CollectiveSubmissions& grants) noexcept;
   void drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noexcept;
+  void notify_ranks(const detail::CommunicatorSequence& among) noexcept;
   [[nodiscard]] static CollectiveSubmissions take_for_any_thread(LaunchQueue& queue) noexcept;
   void call(CollectiveSubmission& submission) noexcept;
   void accept(detail::CommunicatorSequence& among, CollectiveSubmissions& submissions, CollectiveSubmissions& grants);
@@ -281,6 +284,7 @@ class Sequencer {
   Time frozen_since_{};
   std::deque<CollectiveId> kept_releases_;  // of the leader, in its order; empty unless frozen_ != 0
   std::condition_variable_any passed_;      // is_passing() may have changed; not notified unless frozen_ != 0
+  bool is_ending_ = false;                  // the destructor runs
   bool has_begun_ = false;                  // an operation has begun since the watchdog's last check
   Watchdog watchdog_;
 };

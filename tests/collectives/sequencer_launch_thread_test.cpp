@@ -115,6 +115,25 @@ TEST_CASE("A launch on the launch thread may submit, and is refused like any") {
   CHECK(t.a.refusal() == Kind::Aborted);
 }
 
+// Its rank may hold back what it would submit: for a communicator that is being created, say.
+TEST_CASE("A launch thread is notified when a communicator of its device breaks, also if nothing was submitted") {
+  Attended t;
+  const CommunicatorNumber others = t.sequencer.open(among({1, 2}), 1h);
+  t.sequencer.abort(others, std::make_exception_ptr(std::runtime_error("not of this device")));
+  CHECK(t.notified == 0);
+  SECTION("aborted") { t.sequencer.abort(t.pair, std::make_exception_ptr(std::runtime_error("enough"))); }
+  SECTION("closed") { t.sequencer.close(t.pair); }
+  SECTION("a device leaves") { t.sequencer.leave(device(1)); }
+  SECTION("aborted, with a refusal that any thread may call") {
+    t.submit(t.pair, 0, of_count(1), t.a.launch());
+    t.sequencer.abort(t.pair, std::make_exception_ptr(std::runtime_error("enough")));
+    CHECK(t.a.refusal() == Kind::Aborted);
+  }
+  CHECK(t.notified == 1);
+  t.sequencer.drain_launches(device(0));
+  t.sequencer.set_launch_thread(device(0), {});
+}
+
 TEST_CASE("Attendants of several threads get every launch once, in one order") {
   constexpr std::size_t ranks = 3;
   constexpr std::uint64_t count = 2000;

@@ -128,7 +128,7 @@ void CudaRank::submit(CollectiveSubmission submission) {
 void CudaRank::submit_to_sequencer() noexcept {
   while (!unsubmitted_.empty()) {
     try {
-      if (retry_pending_ || !submit_some()) return;
+      if (!submit_some()) return;
       ahead_since_.reset();
     } catch (const CallError& error) {
       if (error.kind() == CallError::Kind::QueueFull && held_up_ && wait_for_others()) return;
@@ -141,15 +141,22 @@ void CudaRank::submit_to_sequencer() noexcept {
   rest_.reset();
 }
 
+void CudaRank::submit_what_is_refused() noexcept {
+  if (retry_pending_) submit_to_sequencer();
+}
+
 // Returns false if no operation can be submitted yet; then submit_to_sequencer() will be called again. Transfers pass
-// the gate as well: the submitting thread may call launches of other operations that its submission releases.
+// the gate as well: the submitting thread may call launches of other operations that its submission releases. What is
+// refused launches nothing, and waits for neither the gate nor NCCL: operations that wait for it on their devices may
+// have been released, and a caller that closes the gate waits for their launches.
 bool CudaRank::submit_some() {
   LaunchGate& gate = LaunchGate::of_process();
-  const std::size_t count = prepare();
-  if (count == 0) return false;
-  if (!gate.try_enter() && (retry_pending_ || !gate.try_enter(make_retry()))) {
+  const std::size_t count = retry_pending_ ? 0 : prepare();
+  if (count == 0 || (!gate.try_enter() && (retry_pending_ || !gate.try_enter(make_retry())))) {
     retry_pending_ = held_up_ = true;
-    return false;
+    if (!refuses_all()) return false;
+    communicator()->sequencer().submit(number(), rank(), unsubmitted_, std::min(unsubmitted_.size(), max_batch));
+    return true;
   }
   struct Leave {
     explicit Leave(LaunchGate& entered) noexcept : gate(entered) {}

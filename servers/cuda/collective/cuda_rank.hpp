@@ -120,8 +120,11 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   void submit(CollectiveSubmission submission);
   /// Submits the queued operations to the sequencer. While NCCL is creating the communicator, a kernel is being
   /// compiled, or the launch gate is closed, it submits only a part of them or none, and the device thread submits the
-  /// rest later without another call. On failure it aborts the communicator for all ranks.
+  /// rest later without another call. What is refused is submitted at once. On failure it aborts the communicator for
+  /// all ranks.
   void submit_to_sequencer() noexcept;
+  /// Submits queued operations that are refused by now, because the communicator is broken.
+  void submit_what_is_refused() noexcept;
   /// Whether operations are queued that have not been submitted to the sequencer.
   [[nodiscard]] bool has_unsubmitted() const noexcept { return !unsubmitted_.empty(); }
   /// Whether the largest number of operations that are submitted to the sequencer together is queued.

@@ -154,8 +154,9 @@ const std::shared_ptr<const CollectiveResources>& CudaRanks::resources() {
                           std::make_shared<PostedLaunches>()});
   // The gate counts a device from its notification until it has drained its launches. The notifying thread is still
   // counted by the gate itself at that time, so the gate is never quiescent between the release and the launch.
-  posts_->set_coalesced([device = device_] {
-    sequencer().drain_launches(device);
+  posts_->set_coalesced([this] {
+    sequencer().drain_launches(device_);
+    for (const auto& [number, rank] : ranks_) rank->submit_what_is_refused();
     LaunchGate::of_process().remove_launch();
   });
   sequencer().set_launch_thread(device_, [posts = posts_] {
