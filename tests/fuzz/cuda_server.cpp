@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <mutex>
 #include <random>
+#include <string>
 #include <utility>
 #endif
 
@@ -28,28 +29,35 @@ int run_on_cuda(const Options& options) {
   test::FakeCuda* const fake = test::find_cuda_stand_in();
   if (fake == nullptr) throw std::runtime_error("the stand-in for the driver was not opened");
   add_slow_kernel(*fake);
-  return run_programs<test::CudaBackend>(
-      options, {.plan_fault =
-                    [fake](std::uint64_t seed) {
-                      constexpr unsigned most_calls = 3000;  // of the driver, before the fault
-                      const std::lock_guard lock(fake->mutex);
-                      fake->calls_until_fault = static_cast<int>(std::mt19937_64(seed)() % most_calls);
-                    },
-                .has_faulted =
-                    [fake] {
-                      const std::lock_guard lock(fake->mutex);
-                      return fake->faulted;
-                    },
-                .mend =
-                    [fake] {
-                      const std::lock_guard lock(fake->mutex);
-                      fake->calls_until_fault = -1;
-                      if (!std::exchange(fake->faulted, false)) return false;
-                      fake->live = 0;
-                      cox::detail::forget_gpu_fault();
-                      return true;
-                    },
-                .undestroyed_objects = [fake] { return test::undestroyed_objects(*fake); }});
+  const bool is_of_gpus = options.faults == Options::Faults::Gpus;
+  std::string failed;
+  Machine machine;
+  machine.plan_fault = [fake, is_of_gpus](std::uint64_t seed) {
+    constexpr unsigned most_calls = 3000;  // of the driver, before the fault
+    const auto calls = static_cast<int>(std::mt19937_64(seed)() % most_calls);
+    const std::lock_guard lock(fake->mutex);
+    fake->failed = nullptr;
+    (is_of_gpus ? fake->calls_until_fault : fake->calls_until_failure) = calls;
+  };
+  machine.has_faulted = [fake] {
+    const std::lock_guard lock(fake->mutex);
+    return fake->failed != nullptr;
+  };
+  machine.mend = [fake, &failed] {
+    const std::lock_guard lock(fake->mutex);
+    failed = fake->failed != nullptr ? " after " + std::string(fake->failed) + " has failed" : "";
+    fake->calls_until_fault = fake->calls_until_failure = -1;
+    if (std::exchange(fake->failed, nullptr) == nullptr) return Machine::Fault::None;
+    if (!std::exchange(fake->faulted, false)) return Machine::Fault::OfCall;
+    fake->live = 0;
+    cox::detail::forget_gpu_fault();
+    return Machine::Fault::OfGpus;
+  };
+  machine.undestroyed_objects = [fake, &failed] {
+    const std::string left = test::undestroyed_objects(*fake);
+    return left.empty() ? left : left + failed;
+  };
+  return run_programs<test::CudaBackend>(options, machine);
 }
 #else
 int run_on_cuda(const Options&) { throw std::runtime_error("this build has no CUDA server"); }

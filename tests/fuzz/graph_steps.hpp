@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -46,18 +47,28 @@ class GraphSteps {
     }
     for (StreamOf* const stream : captured->streams) stream->client.graph_start_capture();
     state_.capturing = captured.get();
-    const std::size_t operations = state_.between(1, 5);
-    for (std::size_t i = 0; i < operations; ++i) {
-      if (captured->joint && state_.one_in(2)) {
-        collectives_.collective(devices, captured->streams, 1);
-      } else {
-        data_.work(*captured->streams[state_.below(devices.size())]);
+    try {
+      const std::size_t operations = state_.between(1, 5);
+      for (std::size_t i = 0; i < operations; ++i) {
+        if (captured->joint && state_.one_in(2)) {
+          collectives_.collective(devices, captured->streams, 1);
+        } else {
+          data_.work(*captured->streams[state_.below(devices.size())]);
+        }
       }
+    } catch (...) {
+      leave(*captured);
+      throw;
     }
     state_.capturing = nullptr;
-    for (StreamOf* const stream : captured->streams) {
-      state_.history->begin("stop the capture on device " + std::to_string(stream->device));
-      captured->graphs.push_back(stream->client.graph_stop_capture());
+    try {
+      for (StreamOf* const stream : captured->streams) {
+        state_.history->begin("stop the capture on device " + std::to_string(stream->device));
+        captured->graphs.push_back(stream->client.graph_stop_capture());
+      }
+    } catch (...) {
+      leave(*captured);
+      throw;
     }
     state_.graphs.push_back(std::move(captured));
   }
@@ -98,6 +109,14 @@ class GraphSteps {
   }
 
  private:
+  // After a failure: the captures that still go on end.
+  void leave(const Captured& captured) noexcept {
+    state_.capturing = nullptr;
+    for (std::size_t i = captured.graphs.size(); i < captured.streams.size(); ++i) try {
+        static_cast<void>(captured.streams[i]->client.graph_stop_capture());
+      } catch (const std::exception&) {  // its capture has failed, or was not begun
+      }
+  }
   static bool is_known(const Captured& captured) {
     return std::ranges::all_of(captured.uses, [](const auto& use) { return use.buffer->known; });
   }

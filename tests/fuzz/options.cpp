@@ -20,11 +20,13 @@ std::uint64_t number_of(std::string_view option, std::string_view text) {
 
 std::string usage() {
   return "usage: fuzz [--seed N] [--operations N] [--length N] [--threads N] [--server host|cuda]\n"
-         "            [--memory wide|tight] [--faults yes|no] [--seconds N] [--patience N] [--shown N]\n"
+         "            [--memory wide|tight] [--faults no|gpus|call] [--seconds N] [--patience N] [--shown N]\n"
          "Runs random programs over ComputeClient and compares every byte and every failure with a model.\n"
-         "--faults yes, with --server cuda: the GPUs fault at a random call of the driver. From then on calls may fail "
-         "in\n"
-         "any way, but no read may give wrong bytes, and each stream must report the fault.\n"
+         "--faults gpus, with --server cuda: the GPUs fault at a random call of the driver. From then on calls may "
+         "fail in\n"
+         "any way, but no read may give wrong bytes, and each stream must report the fault. --faults call: one call "
+         "fails,\n"
+         "and the GPUs go on: no read may give wrong bytes, and all must be given back in the end.\n"
          "A difference or a hang prints the seed and the last operations; exit code 1.\n";
 }
 
@@ -53,13 +55,15 @@ Options parse_options(int argc, const char* const* argv) {
       options.server = value;
     } else if (option == "--memory" && (value == "wide" || value == "tight")) {
       options.tight = value == "tight";
-    } else if (option == "--faults" && (value == "yes" || value == "no")) {
-      options.faults = value == "yes";
+    } else if (option == "--faults" && (value == "no" || value == "gpus" || value == "call")) {
+      using enum Options::Faults;
+      options.faults = value == "no" ? None : value == "gpus" ? Gpus : Call;
     } else {
       throw std::invalid_argument("unknown: " + std::string(option) + " " + std::string(value));
     }
   }
-  if (options.faults && options.server != "cuda") throw std::invalid_argument("--faults yes needs --server cuda");
+  if (options.faults != Options::Faults::None && options.server != "cuda")
+    throw std::invalid_argument("--faults needs --server cuda");
   if (options.threads == 0 || options.length == 0 || options.shown == 0)
     throw std::invalid_argument("--threads, --length and --shown are at least 1");
   return options;

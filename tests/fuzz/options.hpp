@@ -14,10 +14,11 @@ struct Options {
   std::size_t threads = 1;           ///< programs that run at the same time on the same devices
   std::string server = "host";       ///< host, or cuda: over the stand-ins for the driver, NVRTC and NCCL
   bool tight = false;                ///< so little memory that allocations are refused
-  bool faults = false;               ///< with cuda: the GPUs fault in the middle of most programs
-  std::size_t seconds = 0;           ///< no program starts later than that; 0: no limit
-  std::size_t shown = 24;            ///< operations that are printed on a difference
-  std::size_t patience = 60;         ///< seconds without a completed operation that count as a hang
+  enum class Faults { None, Gpus, Call };
+  Faults faults = Faults::None;  ///< with cuda, in the middle of most programs: the GPUs fault, or one call fails
+  std::size_t seconds = 0;       ///< no program starts later than that; 0: no limit
+  std::size_t shown = 24;        ///< operations that are printed on a difference
+  std::size_t patience = 60;     ///< seconds without a completed operation that count as a hang
 };
 
 /// Throws std::invalid_argument that says what is wrong.

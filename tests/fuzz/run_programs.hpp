@@ -18,12 +18,13 @@
 
 namespace cox::fuzz {
 
-/// Faults of the GPUs in the middle of programs, and what programs leave behind.
+/// Faults in the middle of programs, and what programs leave behind.
 struct Machine {
   std::function<void(std::uint64_t seed)> plan_fault = [](std::uint64_t) {};  ///< the devices are open
   std::function<bool()> has_faulted = [] { return false; };
-  /// The devices are shut down: makes the GPUs whole again. Returns whether they had faulted.
-  std::function<bool()> mend = [] { return false; };
+  enum class Fault { None, OfGpus, OfCall };
+  /// The devices are shut down: makes the GPUs whole again. Returns what had happened.
+  std::function<Fault()> mend = [] { return Fault::None; };
   std::function<std::string()> undestroyed_objects{};
 };
 
@@ -60,8 +61,8 @@ struct Totals {
 template <class Backend>
 void run_together(const Options& options, std::uint64_t seed, const Machine& machine, Watchdog& watchdog,
                   Report& report, Totals& totals) {
-  World<Backend> world(options.tight);
-  if (options.faults) machine.plan_fault(seed);
+  World<Backend> world(options.tight, options.faults != Options::Faults::None);
+  if (options.faults != Options::Faults::None) machine.plan_fault(seed);
   std::vector<std::shared_ptr<History>> histories;
   for (std::size_t i = 0; i < options.threads; ++i)
     histories.push_back(std::make_shared<History>(seed + i, options.shown));
@@ -73,7 +74,7 @@ void run_together(const Options& options, std::uint64_t seed, const Machine& mac
       try {
         Program<Backend> program(world, history);
         try {
-          program.run(options.length, machine.has_faulted);
+          program.run(options.length, machine.has_faulted, options.faults == Options::Faults::Gpus);
         } catch (const std::exception& error) {
           report.add(*history, error.what());
         }
@@ -107,10 +108,9 @@ int run_programs(const Options& options, const Machine& machine) {
   for (; !is_over() && !report.found(); seed += options.threads) {
     run_together<Backend>(options, seed, machine, watchdog, report, totals);
     if (report.found()) break;
-    if (machine.mend()) {  // what has been made of the driver is gone
-      ++totals.faults;
-      continue;
-    }
+    const Machine::Fault fault = machine.mend();
+    if (fault != Machine::Fault::None) ++totals.faults;
+    if (fault == Machine::Fault::OfGpus) continue;  // what the driver has made is gone with them
     if (const std::string left = machine.undestroyed_objects(); !left.empty()) {
       std::fprintf(stderr, "DIFFERENCE: seed %llu: %s\n", static_cast<unsigned long long>(seed), left.c_str());
       return 1;

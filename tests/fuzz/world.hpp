@@ -22,7 +22,7 @@ class World {
  public:
   using Client = typename Backend::Client;
 
-  explicit World(bool tight) : tight_(tight) {
+  World(bool tight, bool has_faults) : tight_(tight), has_faults_(has_faults) {
     test::DeviceOptions options;
     options.devices = device_count;
     if (tight) options.memory = memory_of_tight();
@@ -40,6 +40,8 @@ class World {
     return {.type = Backend::device_type, .index = static_cast<std::uint16_t>(device)};
   }
   [[nodiscard]] bool tight() const noexcept { return tight_; }
+  /// Calls may fail that the model expects to succeed.
+  [[nodiscard]] bool has_faults() const noexcept { return has_faults_; }
   /// Bytes of the largest buffer.
   [[nodiscard]] std::size_t largest() const noexcept {
     return tight_ ? memory_of_tight() / 8 : std::size_t{256} << 10U;
@@ -85,6 +87,7 @@ class World {
   }
 
   const bool tight_;
+  const bool has_faults_;
   std::shared_mutex life_;
   std::vector<Client> clients_;
   std::array<std::size_t, device_count> epochs_{};
