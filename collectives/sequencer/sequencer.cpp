@@ -470,7 +470,7 @@ void Sequencer::drain_queues(std::unique_lock<detail::AdaptiveMutex>& lock) noex
       }
     }
     --queue.passing;
-    if (frozen_ != 0) passed_.notify_all();
+    if (frozen_ != 0 || removing_ != 0) passed_.notify_all();
   }
 }
 
@@ -517,6 +517,11 @@ void Sequencer::set_launch_thread(DeviceId device, std::function<void()> notify)
   std::unique_lock lock(mutex_);
   LaunchQueue& queue = queues_.try_emplace(device).first->second;
   queue.notify.swap(shared);  // the former function is destroyed with no lock held
+  if (shared != nullptr) {
+    ++removing_;
+    passed_.wait(lock, [&] { return queue.passing == 0; });  // it may be in the middle of a call
+    --removing_;
+  }
   if (queue.notify == nullptr && std::exchange(queue.notified, false) && !queue.grants.empty())
     filled_.splice(filled_.end(), queue.list_node);
   drain_queues(lock);

@@ -128,7 +128,8 @@ class Sequencer {
   /// them. So each device thread calls its own launches, whose memory is in its cache, instead of one thread calling
   /// all. `notify` is called when there are such launches, and when a communicator of the device breaks, so that the
   /// thread submits what is refused from then on. It must cause a call of drain_launches(), and must neither block nor
-  /// throw. An empty function removes the launch thread.
+  /// throw. An empty function removes the launch thread. The former `notify` is not called any more when this returns:
+  /// it waits for the end of such a call. Not to be called by a launch or by `notify`.
   void set_launch_thread(DeviceId device, std::function<void()> notify);
   /// Calls the launches for which `notify` was called. One thread at a time for each device.
   void drain_launches(DeviceId device) noexcept;
@@ -284,6 +285,7 @@ class Sequencer {
   Time frozen_since_{};
   std::deque<CollectiveId> kept_releases_;  // of the leader, in its order; empty unless frozen_ != 0
   std::condition_variable_any passed_;      // is_passing() may have changed; not notified unless frozen_ != 0
+  std::size_t removing_ = 0;                // calls of set_launch_thread() that wait for the former `notify`
   bool is_ending_ = false;                  // the destructor runs
   bool has_begun_ = false;                  // an operation has begun since the watchdog's last check
   Watchdog watchdog_;
