@@ -216,8 +216,7 @@ void KeptSet::wait_for_commits(const Device& device, Site site) const {
     } catch (const Error&) {  // a commit that was refused has poisoned the record; or the device is lost
       refuse(commit + " has failed, or cannot be confirmed" + advice, std::current_exception());
     }
-    if (!copy_of_epoch(record, epoch, true))
-      refuse(commit + " was refused" + advice);
+    if (!copy_of_epoch(record, epoch, true)) refuse(commit + " was refused" + advice);
   }
 }
 
