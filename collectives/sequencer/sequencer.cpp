@@ -341,8 +341,8 @@ void Sequencer::end_from(CommunicatorSequence& among, std::uint64_t sequence,
   among.refuse_from(std::max(sequence, among.next_to_ask()), error);
 }
 
-// Under the lock. Other operations do not wait for those of a broken communicator, also if a rank still has to submit
-// them: the launch threads of its devices look at once which of these are refused now.
+// Under the lock. Operations no longer wait for those of a broken communicator, even if a rank has not submitted these
+// yet. The launch threads of its devices are notified, so that they submit them at once, and they are refused.
 void Sequencer::notify_ranks(const CommunicatorSequence& among) noexcept {
   if (is_ending_) return;  // no rank submits any more
   for (auto& [device, queue] : queues_) {

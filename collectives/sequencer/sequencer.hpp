@@ -284,10 +284,10 @@ class Sequencer {
   std::size_t frozen_ = 0;  // calls of freeze() without thaw()
   Time frozen_since_{};
   std::deque<CollectiveId> kept_releases_;  // of the leader, in its order; empty unless frozen_ != 0
-  std::condition_variable_any passed_;      // is_passing() may have changed; not notified unless frozen_ != 0
-  std::size_t removing_ = 0;                // calls of set_launch_thread() that wait for the former `notify`
-  bool is_ending_ = false;                  // the destructor runs
-  bool has_begun_ = false;                  // an operation has begun since the watchdog's last check
+  std::condition_variable_any passed_;  // is_passing() may have changed; notified only if frozen_ or removing_ is not 0
+  std::size_t removing_ = 0;            // calls of set_launch_thread() that wait for the former `notify`
+  bool is_ending_ = false;              // the destructor runs
+  bool has_begun_ = false;              // an operation has begun since the watchdog's last check
   Watchdog watchdog_;
 };
 

@@ -246,7 +246,7 @@ void WorldSession::receive_before_start(Message message) {
       refused_ = gone->text;
       return;
     }
-    // It may be the successor of the one that was connected, whose message then waits.
+    // If a successor of that process has joined and ended meanwhile, its Joined is still in early_.
     std::erase_if(early_, [&](const Message& early) {
       const auto* const joined = std::get_if<Joined>(&early);
       return joined != nullptr && joined->process == gone->process;
@@ -346,8 +346,8 @@ void WorldSession::connect_data(Time deadline) {
   if (is_successor_) to_leader_->send(Connected{});
 }
 
-// Why a process that is gone keeps this one from joining, with the names of all that are gone: others give up because
-// of the first. Empty: none does.
+// The error if a process is gone to which there was no connection; empty if there is none. It names all processes that
+// are gone, since some end because of the first.
 std::string WorldSession::text_of_gone() const {
   std::string names;
   std::size_t count = 0;

@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/base/device_id.hpp>
 #include <coxswain/perf/harness/stopwatch.hpp>
+#include <coxswain/perf/harness/suite.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/handle/handle.hpp>
@@ -30,6 +31,34 @@ struct StepOptions {
   /// waits for nothing.
   bool all_reduces = false;
 };
+
+/// Adds the cases of steps that write `text` of state, on one device and, if `has_two`, on each of two. `with(count,
+/// how)`: what makes a sample of such steps on the first `count` devices, in `unit`.
+template <class With>
+void add_kept_cases(Suite& suite, const std::string& text, const std::string& unit, bool has_two, const With& with) {
+  suite.add({.figure = "F23",
+             .name = "a step that writes " + text + " of state",
+             .metrics = {{"", unit + " per step"}},
+             .contenders = {{"kept", with(1, {.kept = true}), "in place"},
+                            {"plain", with(1, {}), "not kept"},
+                            {"two_copies", with(1, {.kept = true, .mode = KeptMode::Double})},
+                            {"checksums", with(1, {.kept = true, .checksum_every = 1}), "of each commit"},
+                            {"checksums_of_64th", with(1, {.kept = true, .checksum_every = 64})}},
+             .minus = "plain"});
+  if (!has_two) return;
+  suite.add(
+      {.figure = "F23",
+       .name = "a step that writes " + text + " of state on each of two devices",
+       .metrics = {{"", unit + " per step"}},
+       .contenders = {{"kept", with(2, {.kept = true}), "in place"},
+                      {"plain", with(2, {}), "not kept"},
+                      {"two_copies", with(2, {.kept = true, .mode = KeptMode::Double}),
+                       "begin_update waits for the last commit of both"},
+                      {"two_copies_all_reduce", with(2, {.kept = true, .mode = KeptMode::Double, .all_reduces = true}),
+                       "an all_reduce before each update instead"},
+                      {"plain_all_reduce", with(2, {.all_reduces = true}), "not kept, with that all_reduce"}},
+       .minus = "plain"});
+}
 
 /// Steps of a program with `bytes` of state on each of its devices, which one thread drives: each step writes all of it
 /// by one kernel per device. The state is made by the constructor.

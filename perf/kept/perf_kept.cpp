@@ -11,7 +11,6 @@
 #endif
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -84,27 +83,7 @@ int main(int argc, char** argv) {
     const auto with = [=](std::size_t count, const StepOptions& how) {
       return [=] { return time_on_host(count, size.bytes, steps, how); };
     };
-    suite.add({.figure = "F23",
-               .name = "a step that writes " + exact_byte_count(size.bytes) + " of state",
-               .metrics = {{"", "ns per step"}},
-               .contenders = {{"kept", with(1, {.kept = true}), "in place"},
-                              {"plain", with(1, {}), "not kept"},
-                              {"two_copies", with(1, {.kept = true, .mode = KeptMode::Double})},
-                              {"checksums", with(1, {.kept = true, .checksum_every = 1}), "of each commit"},
-                              {"checksums_of_64th", with(1, {.kept = true, .checksum_every = 64})}},
-               .minus = "plain"});
-    suite.add({.figure = "F23",
-               .name = "a step that writes " + exact_byte_count(size.bytes) + " of state on each of two devices",
-               .metrics = {{"", "ns per step"}},
-               .contenders = {{"kept", with(2, {.kept = true}), "in place"},
-                              {"plain", with(2, {}), "not kept"},
-                              {"two_copies", with(2, {.kept = true, .mode = KeptMode::Double}),
-                               "begin_update waits for the last commit of both"},
-                              {"two_copies_all_reduce",
-                               with(2, {.kept = true, .mode = KeptMode::Double, .all_reduces = true}),
-                               "an all_reduce before each update instead"},
-                              {"plain_all_reduce", with(2, {.all_reduces = true}), "not kept, with that all_reduce"}},
-               .minus = "plain"});
+    add_kept_cases(suite, exact_byte_count(size.bytes), "ns", true, with);
   }
   return suite.run();
 }

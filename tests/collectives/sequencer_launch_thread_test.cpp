@@ -12,6 +12,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -115,7 +117,7 @@ TEST_CASE("A launch on the launch thread may submit, and is refused like any") {
   CHECK(t.a.refusal() == Kind::Aborted);
 }
 
-// Its rank may hold back what it would submit: for a communicator that is being created, say.
+// The rank may hold operations back, for instance while NCCL creates the communicator.
 TEST_CASE("A launch thread is notified when a communicator of its device breaks, also if nothing was submitted") {
   Attended t;
   const CommunicatorNumber others = t.sequencer.open(among({1, 2}), 1h);
@@ -132,6 +134,30 @@ TEST_CASE("A launch thread is notified when a communicator of its device breaks,
   CHECK(t.notified == 1);
   t.sequencer.drain_launches(device(0));
   t.sequencer.set_launch_thread(device(0), {});
+}
+
+TEST_CASE("When a launch thread is removed, no other thread is in the call that notifies it") {
+  Sequencer sequencer;
+  const CommunicatorNumber pair = sequencer.open(among({0, 1}), 1h);
+  std::promise<void> entered;
+  std::promise<void> may_return;
+  std::atomic<bool> has_returned{false};
+  sequencer.set_launch_thread(device(0), [&] {
+    entered.set_value();
+    may_return.get_future().wait();
+    has_returned = true;
+  });
+  auto breaking = std::async(std::launch::async,
+                             [&] { sequencer.abort(pair, std::make_exception_ptr(std::runtime_error("enough"))); });
+  entered.get_future().wait();
+  auto removed = std::async(std::launch::async, [&] {
+    sequencer.set_launch_thread(device(0), {});
+    return has_returned.load();
+  });
+  CHECK(removed.wait_for(50ms) == std::future_status::timeout);
+  may_return.set_value();
+  CHECK(removed.get());
+  breaking.get();
 }
 
 TEST_CASE("Attendants of several threads get every launch once, in one order") {

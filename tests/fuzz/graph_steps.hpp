@@ -56,12 +56,7 @@ class GraphSteps {
           data_.work(*captured->streams[state_.below(devices.size())]);
         }
       }
-    } catch (...) {
-      leave(*captured);
-      throw;
-    }
-    state_.capturing = nullptr;
-    try {
+      state_.capturing = nullptr;
       for (StreamOf* const stream : captured->streams) {
         state_.history->begin("stop the capture on device " + std::to_string(stream->device));
         captured->graphs.push_back(stream->client.graph_stop_capture());

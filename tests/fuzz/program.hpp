@@ -51,7 +51,7 @@ class Program {
           end();
         },
         has_faulted);
-    if (!ends) end_after_fault(is_of_gpus);
+    if (!ends || (is_of_gpus && has_faulted())) end_after_fault(is_of_gpus);
   }
   [[nodiscard]] std::size_t refused() const noexcept { return state_.refused; }
 

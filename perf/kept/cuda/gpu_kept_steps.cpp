@@ -51,28 +51,7 @@ int measure_gpu_kept(const Options& options, const std::vector<std::size_t>& siz
         return Sample{made->nanoseconds_of_step(steps / (count * count) + 1) / 1000};
       };
     };
-    suite.add({.figure = "F23",
-               .name = "a step that writes " + exact_byte_count(bytes) + " of state on a GPU",
-               .metrics = {{"", "us per step"}},
-               .contenders = {{"kept", with(1, {.kept = true}), "in place"},
-                              {"plain", with(1, {}), "not kept"},
-                              {"two_copies", with(1, {.kept = true, .mode = KeptMode::Double})},
-                              {"checksums", with(1, {.kept = true, .checksum_every = 1}), "of each commit"},
-                              {"checksums_of_64th", with(1, {.kept = true, .checksum_every = 64})}},
-               .minus = "plain"});
-    if (gpus.clients.size() < 2) continue;
-    suite.add({.figure = "F23",
-               .name = "a step that writes " + exact_byte_count(bytes) + " of state on each of two GPUs",
-               .metrics = {{"", "us per step"}},
-               .contenders = {{"kept", with(2, {.kept = true}), "in place"},
-                              {"plain", with(2, {}), "not kept"},
-                              {"two_copies", with(2, {.kept = true, .mode = KeptMode::Double}),
-                               "begin_update waits for the last commit of both"},
-                              {"two_copies_all_reduce",
-                               with(2, {.kept = true, .mode = KeptMode::Double, .all_reduces = true}),
-                               "an all_reduce before each update instead"},
-                              {"plain_all_reduce", with(2, {.all_reduces = true}), "not kept, with that all_reduce"}},
-               .minus = "plain"});
+    add_kept_cases(suite, exact_byte_count(bytes), "us", gpus.clients.size() == 2, with);
   }
   return suite.run();
 }

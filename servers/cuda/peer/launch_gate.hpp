@@ -18,15 +18,16 @@ namespace cox::detail {
 /// Keeps two things in the process from overlapping, which could deadlock (T1): collectives that have been launched on
 /// some of their devices but not on all, and calls that may wait for running kernels, perhaps while holding a driver
 /// lock. Such calls create or destroy a communicator, or load code. While a caller holds the object that quiesce()
-/// returned, no rank submits an operation, the sequencer releases none for any other reason, such as an abort or a
-/// release of the leader of the world, and no deadline of the sequencer expires (Sequencer::freeze). Operations that
-/// were released before are launched on all their devices first. Any thread.
+/// returned, no rank submits an operation (but refused ones, which launch nothing), the sequencer releases none for any
+/// other reason, such as an abort or a release of the leader of the world, and no deadline of the sequencer expires
+/// (Sequencer::freeze). Operations that were released before are launched on all their devices first. Any thread.
 class LaunchGate {
  public:
   /// The gate of the process. Never destroyed.
   [[nodiscard]] static LaunchGate& of_process();
 
-  /// Enters the gate if it is open. A rank must have entered to submit operations, and calls leave() after that.
+  /// Enters the gate if it is open. A rank must have entered to submit operations that can be released, and
+  /// calls leave() after that.
   /// Returns false if the gate is closed.
   [[nodiscard]] bool try_enter() noexcept;
   /// Enters the gate if it is open. If it is closed, returns false and calls `then`, which must not block, when the

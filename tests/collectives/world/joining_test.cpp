@@ -47,7 +47,7 @@ struct Member {
                            .timeout = timeout},
                  .devices = {{0, process}}},
                 sequencer) {}
-  /// A process of a world whose leader is `leader`.
+  /// A process of the world that `leader` leads.
   Member(const WorldLeader& leader, std::uint16_t process, std::uint32_t restart, std::uint16_t device = 0,
          std::uint16_t processes = 2)
       : session({.place = {.process = process,
