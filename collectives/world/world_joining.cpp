@@ -1,5 +1,7 @@
+#include <coxswain/collectives/link/run_connections.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
 #include <coxswain/collectives/world/world_session.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/connect.hpp>
@@ -121,7 +123,7 @@ void WorldSession::join() {
   connect_data(deadline);
   running_since_ = last_heartbeat_ = steady_clock::now();
   if (io_.stopped()) io_.restart();
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread([this, spin = settings().get<std::chrono::nanoseconds>("device_thread.spin")] { run(spin); });
   std::vector<DeviceId> devices;
   for (const ProcessFacts& facts : facts_) devices.insert(devices.end(), facts.devices.begin(), facts.devices.end());
   sequencer_.join_world(static_cast<std::uint16_t>(own_ + 1), std::move(devices), follower_, max_ahead_);
@@ -138,11 +140,11 @@ void WorldSession::join() {
   sequencer_.skip_broken_epochs();
 }
 
-void WorldSession::run() noexcept {
+void WorldSession::run(std::chrono::nanoseconds spin) noexcept {
   const auto keep_running = boost::asio::make_work_guard(io_);
   for (;;) {
     try {
-      io_.run();
+      run_connections(io_, spin);
       return;
     } catch (const std::exception& error) {  // no memory, or a message that is wrong in a way that was not foreseen
       lose_world(std::string("the thread of its connections has failed: ") + error.what());

@@ -1,6 +1,7 @@
 #include <coxswain/collectives/world/world_leader.hpp>
 
 #include <coxswain/collectives/discovery/rendezvous.hpp>
+#include <coxswain/collectives/link/run_connections.hpp>
 #include <coxswain/collectives/world/leader_service.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
@@ -79,7 +80,7 @@ class WorldLeader::Thread {
     const auto keep_running = boost::asio::make_work_guard(io_);
     for (;;) {
       try {
-        io_.run();
+        detail::world::run_connections(io_, spin_);
         return;
       } catch (const std::exception& error) {  // no memory
         cox::log::write(LogSubsystem::Collectives, LogLevel::Error,
@@ -103,6 +104,7 @@ class WorldLeader::Thread {
   }
 
   const std::chrono::nanoseconds heartbeat_;
+  const std::chrono::nanoseconds spin_ = settings().get<std::chrono::nanoseconds>("device_thread.spin");
   boost::asio::io_context io_;
   boost::asio::steady_timer timer_{io_};
   LeaderService service_;

@@ -93,7 +93,7 @@ class WorldSession {
   [[nodiscard]] ProcessFacts own_facts() const;
 
   // The thread of the connections:
-  void run() noexcept;
+  void run(std::chrono::nanoseconds spin) noexcept;
   void note_lost(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
   void note_joined(std::uint16_t process, ProcessFacts facts);
   void lose_data(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);

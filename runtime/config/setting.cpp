@@ -58,7 +58,8 @@ constexpr std::array settings_table{
     Setting{"device_thread.queue_policy", "COX_DEVICE_THREAD_QUEUE_POLICY", Type::QueuePolicy, 0, 0, "grow", "",
             "what a submit to a full queue does"},
     Setting{"device_thread.spin", "COX_DEVICE_THREAD_SPIN", Type::Duration, 0, second, "250us", "",
-            "how long an idle device thread, or a caller that waits for it, polls before it sleeps"},
+            "how long an idle device thread, a caller that waits for it, or a thread of a world's connections polls "
+            "before it sleeps"},
     Setting{"device_thread.stall_threshold", "COX_DEVICE_THREAD_STALL_THRESHOLD", Type::Duration, 0, day, "10s", "",
             "a task that runs longer is reported; 0s: none is"},
     Setting{"device_thread.histograms", "COX_DEVICE_THREAD_HISTOGRAMS", Type::Boolean, 0, 0, "true", "",
