@@ -34,8 +34,8 @@ std::atomic<std::uint64_t> sent_bytes{0};
 }  // namespace
 
 // Stands in for that of the C library, with which the library sends all messages of a world.
-extern "C" ssize_t sendmsg(int socket, const msghdr* message, int flags) {
-  const auto sent = static_cast<ssize_t>(::syscall(SYS_sendmsg, socket, message, flags));
+extern "C" ssize_t send(int socket, const void* bytes, std::size_t count, int flags) {
+  const auto sent = static_cast<ssize_t>(::syscall(SYS_sendto, socket, bytes, count, flags, nullptr, 0));
   if (sent > 0) {
     sent_calls.fetch_add(1, std::memory_order_relaxed);
     sent_bytes.fetch_add(static_cast<std::uint64_t>(sent), std::memory_order_relaxed);
@@ -91,6 +91,10 @@ int work() {
     if (!sum()) return 1;
   const double seconds = std::chrono::duration<double>(Clock::now() - first).count();
   const Sent after;
+  if (world.size() > 1 && after.calls == before.calls) {
+    std::fprintf(stderr, "no message was counted: the library sends them by another function\n");
+    return 1;
+  }
   idle();
   const Sent rest;
   if (!sum()) return 1;  // nobody leaves before all have counted
