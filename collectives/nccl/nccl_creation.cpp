@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <optional>
 #include <source_location>
+#include <span>
 #include <utility>
 
 namespace cox::detail {
@@ -94,9 +97,52 @@ void NcclCreation::create(const NcclUniqueId& id) {
   }
   begin_connecting(children(), world_size_, *opened_);
   for (std::size_t rank = 0; rank < comms_.size(); ++rank) wait_until([&] { return opened_->is_idle(rank); });
+  share_memory();
   const std::lock_guard lock(mutex_);
   revocable_.clear();
   if (cause_ != nullptr) std::rethrow_exception(cause_);
+}
+
+// Of bytes that only one rank has set, the largest of all ranks is the one that was set.
+void NcclCreation::share_memory() {
+  using Message = PeerMemoryExchange::Message;
+  PeerMemoryExchange* const exchange = opened_->exchange();
+  if (exchange == nullptr) return;
+  std::vector<std::vector<Message>> own(comms_.size());
+  for (std::size_t rank = 0; rank < comms_.size(); ++rank) {
+    own[rank].resize(world_size_);
+    own[rank][static_cast<std::size_t>(ranks_[rank])] = exchange->message(rank);
+    exchange->write(rank, std::as_bytes(std::span(own[rank])));
+  }
+  reduce_scratch(world_size_ * sizeof(Message), NcclReduction::Max);
+  std::vector<Message> all(world_size_);
+  exchange->read(0, std::as_writable_bytes(std::span(all)));
+  if (!exchange->begin(all)) return;
+  std::optional<bool> has_access;
+  wait_until([&] { return (has_access = exchange->advance()).has_value(); });
+  const auto answer = static_cast<std::byte>(*has_access);
+  for (std::size_t rank = 0; rank < comms_.size(); ++rank) exchange->write(rank, {&answer, 1});
+  reduce_scratch(1, NcclReduction::Min);
+  std::byte of_all{};
+  exchange->read(0, {&of_all, 1});
+  exchange->end(of_all == std::byte{1});
+}
+
+// Reduces the first bytes of the scratch memory of all ranks of all processes.
+void NcclCreation::reduce_scratch(std::size_t bytes, NcclReduction reduction) {
+  COX_NCCL_TRY(nullptr, group_start());
+  try {
+    for (std::size_t rank = 0; rank < comms_.size(); ++rank) {
+      void* const scratch = opened_->scratch(rank);
+      COX_NCCL_TRY(nullptr, all_reduce(scratch, scratch, bytes, NcclType::Uint8, reduction, comms_[rank].child,
+                                       opened_->stream(rank)));
+    }
+  } catch (...) {
+    static_cast<void>(nccl().group_end());  // it would return the same error
+    throw;
+  }
+  COX_NCCL_TRY(nullptr, group_end());
+  for (std::size_t rank = 0; rank < comms_.size(); ++rank) wait_until([&] { return opened_->is_idle(rank); });
 }
 
 void NcclCreation::settle_parents() {

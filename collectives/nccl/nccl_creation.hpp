@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/collectives/nccl/nccl_device_resources.hpp>
+#include <coxswain/collectives/nccl/nccl_types.hpp>
 
 #include <condition_variable>
 #include <cstddef>
@@ -17,7 +18,8 @@ namespace cox::detail {
 /// blocking creation whose peer is gone, but a launch on a non-blocking communicator takes several times as long. So
 /// the communicators are created non-blocking (the parents), and then split into blocking ones with the same ranks (the
 /// children), on which all operations are launched. NCCL does not report that a peer process is gone: another thread
-/// must call cancel() then.
+/// must call cancel() then. When the communicators are there, the processes exchange by them what they need to share
+/// memory (PeerMemoryExchange).
 class NcclCreation {
  public:
   /// NCCL's communicators of a rank.
@@ -39,8 +41,8 @@ class NcclCreation {
   [[nodiscard]] static std::string why_not();
   /// For one of the processes, whose ncclUniqueId all use. Throws CollectiveError Backend.
   [[nodiscard]] static NcclUniqueId make_id();
-  /// Blocks until all processes have created their communicators, and all ranks are connected. Throws the cause of
-  /// cancel(), CollectiveError Backend.
+  /// Blocks until all processes have created their communicators, all ranks are connected, and all processes have
+  /// agreed whether they share memory. Throws the cause of cancel(), CollectiveError Backend.
   void create(const NcclUniqueId& id);
   /// create() throws this cause soon, also if it is called later. The first cause is kept. Any thread; may block for
   /// the time that ncclCommRevoke takes.
@@ -55,6 +57,8 @@ class NcclCreation {
   template <class IsDone>
   void wait_until(const IsDone& is_done);
   void settle_parents();
+  void share_memory();
+  void reduce_scratch(std::size_t bytes, NcclReduction reduction);
   [[nodiscard]] bool has_settled(NcclComm comm) const;
   [[nodiscard]] std::vector<NcclComm> children() const;
 

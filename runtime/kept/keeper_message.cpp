@@ -1,10 +1,10 @@
 #include <coxswain/runtime/kept/keeper_message.hpp>
 
+#include <coxswain/runtime/kept/descriptor_packet.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -99,26 +99,6 @@ void require_version(std::span<const std::byte> packet, std::source_location sit
                   site);
 }
 
-// Space for the control data of a packet with as many descriptors as the kernel passes.
-struct alignas(cmsghdr) Control {
-  std::array<char, CMSG_SPACE(sizeof(int) * KeeperMessage::max_pieces)> bytes{};
-};
-
-std::vector<FileDescriptor> descriptors_of(msghdr& header) {
-  std::vector<FileDescriptor> descriptors;
-  descriptors.reserve(KeeperMessage::max_pieces);
-  for (cmsghdr* part = CMSG_FIRSTHDR(&header); part != nullptr; part = CMSG_NXTHDR(&header, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int descriptor = -1;
-      std::memcpy(&descriptor, CMSG_DATA(part) + i * sizeof(int), sizeof(int));
-      descriptors.emplace_back(descriptor);
-    }
-  }
-  return descriptors;
-}
-
 }  // namespace
 
 std::vector<std::byte> KeeperMessage::encode() const {
@@ -161,60 +141,31 @@ void send_message(int socket, const KeeperMessage& message, KeeperWait wait, std
                     "a name has more than 255 bytes, a schema more than 4096, values more than 65536, or a packet more "
                     "than 253 descriptors",
                     site);
-  std::vector<std::byte> packet = message.encode();
-  iovec part{.iov_base = packet.data(), .iov_len = packet.size()};
-  Control control;
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  if (const std::size_t count = message.descriptors.size(); count != 0) {
-    header.msg_control = control.bytes.data();
-    header.msg_controllen = CMSG_SPACE(sizeof(int) * count);
-    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int) * count);
-    for (std::size_t i = 0; i < count; ++i) {
-      const int descriptor = message.descriptors[i].get();
-      std::memcpy(CMSG_DATA(rights) + i * sizeof(int), &descriptor, sizeof(int));
-    }
-  }
-  const int flags = MSG_NOSIGNAL | (wait == KeeperWait::Shortly ? MSG_DONTWAIT : 0);
-  for (bool has_waited = false; sendmsg(socket, &header, flags) < 0;) {
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN || wait == KeeperWait::Yes || std::exchange(has_waited, true)) fail_sending(errno, site);
+  const std::vector<std::byte> packet = message.encode();
+  const int flags = wait == KeeperWait::Shortly ? MSG_DONTWAIT : 0;
+  bool has_waited = false;
+  while (const int error = send_packet(socket, packet, message.descriptors, flags)) {
+    if (error != EAGAIN || wait == KeeperWait::Yes || std::exchange(has_waited, true)) fail_sending(error, site);
     pollfd writable{.fd = socket, .events = POLLOUT, .revents = 0};
     static_cast<void>(poll(&writable, 1, static_cast<int>(keeper_shortly.count())));
   }
 }
 
 std::optional<KeeperMessage> receive_message(int socket, std::source_location site) {
-  std::vector<std::byte> packet(max_packet);
-  iovec part{.iov_base = packet.data(), .iov_len = packet.size()};
-  Control control;
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control.bytes.data();
-  header.msg_controllen = control.bytes.size();
-  ssize_t size = 0;
-  while ((size = recvmsg(socket, &header, MSG_CMSG_CLOEXEC)) < 0) {
-    if (errno == EINTR) continue;
-    if (errno == ECONNRESET) return std::nullopt;
-    throw KeptError(KeptError::Kind::Supervisor, "the connection to the supervisor is lost: " + error_text(errno),
+  DescriptorPacket packet;
+  const int error = receive_packet(socket, max_packet, packet, 0);
+  if (error == ECONNRESET) return std::nullopt;
+  if (error != 0)
+    throw KeptError(KeptError::Kind::Supervisor, "the connection to the supervisor is lost: " + error_text(error),
                     site);
-  }
-  std::vector<FileDescriptor> descriptors = descriptors_of(header);  // closed by whatever follows
-  if (size == 0) return std::nullopt;
-  if ((header.msg_flags & MSG_CTRUNC) != 0) {
-    descriptors.clear();  // the handler of the error may need some
+  if (packet.data.empty()) return std::nullopt;
+  if (packet.lacks_descriptors)
     throw KeptError(KeptError::Kind::Descriptors, "no file descriptors are left to receive those of kept memory", site);
-  }
-  auto message = KeeperMessage::decode(std::span(packet).first(static_cast<std::size_t>(size)));
-  require_version(std::span(packet).first(static_cast<std::size_t>(size)), site);
-  if (!message || (header.msg_flags & MSG_TRUNC) != 0 || message->sizes.size() != descriptors.size())
+  auto message = KeeperMessage::decode(packet.data);
+  require_version(packet.data, site);
+  if (!message || packet.is_cut || message->sizes.size() != packet.descriptors.size())
     throw KeptError(KeptError::Kind::Supervisor, "a message about kept memory is damaged", site);
-  message->descriptors = std::move(descriptors);
+  message->descriptors = std::move(packet.descriptors);
   return message;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/runtime/kept/descriptor_packet.hpp>
 #include <coxswain/runtime/kept/file_descriptor.hpp>
 
 #include <chrono>
@@ -56,7 +57,7 @@ struct KeeperMessage {
   static constexpr std::size_t max_name = 255;           ///< bytes of `set`, `device` and `name`
   static constexpr std::size_t max_text = 4096;          ///< bytes of `text`
   static constexpr std::size_t max_payload = 64 * 1024;  ///< bytes
-  static constexpr std::size_t max_pieces = 253;         ///< descriptors that the kernel passes with one packet
+  static constexpr std::size_t max_pieces = DescriptorPacket::max_descriptors;
   /// Descriptors that Keep and Pieces carry at most, so that a process holds no more of them at a time.
   static constexpr std::size_t pieces_at_a_time = 64;
 

@@ -106,10 +106,14 @@ int launch_grouped() {
   return success;
 }
 
-// COX_FAKE_NCCL_DIES names a function in which the process is killed: init, split or operation.
-void die_if_asked(const char* function) {
+// COX_FAKE_NCCL_DIES names a function in which the process is killed: init, split or operation; with a number behind
+// it, after so many calls of it.
+void die_if_asked(const std::string& function) {
   const char* const where = std::getenv("COX_FAKE_NCCL_DIES");
-  if (where != nullptr && std::string(where) == function) ::raise(SIGKILL);
+  if (where == nullptr || !std::string(where).starts_with(function)) return;
+  static std::atomic<unsigned long> calls{0};
+  const std::string after = std::string(where).substr(function.size());
+  if (calls.fetch_add(1) >= (after.empty() ? 0 : std::stoul(after))) ::raise(SIGKILL);
 }
 
 int enqueue(const ncclComm* comm, FakeNccl::Operation operation, const char* function = __builtin_FUNCTION()) {

@@ -139,7 +139,7 @@ inline void poison_one(GpuProcess& process) {
   report("again", [&] { process.sum(process.all); });
 }
 
-// NCCL does not reduce floats in the order of ranks.
+// NCCL does not reduce floats in the order of ranks, kernels in peer memory do.
 inline void sum_in_order(GpuProcess& process) {
   set_settings({{"collectives.reproducible", true}});
   report("sum", [&] { process.sum(process.all); });
@@ -174,6 +174,19 @@ inline const std::map<std::string, Scenario>& scenarios() {
       {"killed while the ranks are connected",
        [](GpuProcess& process) {
          if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "operation", 1);
+         report("sum", [&] { process.sum(process.all); });
+         try_again("rest", process, process.rest());
+       }},
+      // Behind the operations that connect it: it sums with the others, and sends and receives a byte for each.
+      {"killed before the processes exchange memory",
+       [](GpuProcess& process) {
+         if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "operation 7", 1);
+         report("sum", [&] { process.sum(process.all); });
+         try_again("rest", process, process.rest());
+       }},
+      {"killed while the processes exchange memory",
+       [](GpuProcess& process) {
+         if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "operation 8", 1);
          report("sum", [&] { process.sum(process.all); });
          try_again("rest", process, process.rest());
        }},
@@ -402,9 +415,11 @@ class FailureTest {
     const auto go_on = [this](const std::string& name) {
       return [this, name](WorldProcesses& world) { let_go(world, processes_); };
     };
-    run("killed", {}, signal(1, SIGKILL), survivors("killed", {FailureKind::ProcessGone}, patience), {1});
-    run("killed", {"COX_WORLD_HEARTBEAT=50ms", "COX_WORLD_SILENCE=300ms"}, signal(1, SIGSTOP),
-        survivors("stopped", {FailureKind::ProcessSilent, FailureKind::ProcessGone}, patience + 1000), {1});
+    for (const std::string kernels : {"COX_COLLECTIVES_PEER_MEMORY=true", "COX_COLLECTIVES_PEER_MEMORY=false"}) {
+      run("killed", {kernels}, signal(1, SIGKILL), survivors("killed", {FailureKind::ProcessGone}, patience), {1});
+      run("killed", {kernels, "COX_WORLD_HEARTBEAT=50ms", "COX_WORLD_SILENCE=300ms"}, signal(1, SIGSTOP),
+          survivors("stopped", {FailureKind::ProcessSilent, FailureKind::ProcessGone}, patience + 1000), {1});
+    }
     run("leader killed", {}, signal(0, SIGKILL),
         [this](std::size_t, const std::string& output) {
           const Line sum = line_of(output, "sum");
@@ -426,12 +441,30 @@ class FailureTest {
         expect(line_of(output, "late").text == "nothing", name + ": the communicator is opened again");
       });
     run("poison", {}, nothing, poisoned("poison"));
+    run("poison", {"COX_COLLECTIVES_PEER_MEMORY=false"}, nothing, poisoned("poison, by NCCL"));
+    const std::string in_order = "in the order of ranks";
+    run(in_order, {}, go_on(in_order), [this, in_order](std::size_t, const std::string& output) {
+      for (const char* const what : {"sum", "integers"})
+        expect(line_of(output, what).text == "nothing", in_order + ": the sum is right");
+    });
+    run_without_order(in_order, {"COX_COLLECTIVES_PEER_MEMORY=false"}, "the setting collectives.peer_memory is false");
     run("left", {}, nothing, [this](std::size_t process, const std::string& output) {
       if (process == 1) return;
       const Line sum = line_of(output, "sum");
       expect(sum.is(FailureKind::ProcessGone) && sum.names("process 1"), "left: the others are told");
       expect(line_of(output, "rest").text == "nothing", "left: the others go on");
     });
+  }
+
+  /// That sums in the order of ranks are refused for this reason.
+  void run_without_order(const std::string& name, const std::vector<std::string>& variables, const std::string& why) {
+    run(
+        name, variables, [this](WorldProcesses& world) { let_go(world, processes_); },
+        [&](std::size_t, const std::string& output) {
+          const Line sum = line_of(output, "sum");
+          expect(sum.is(FailureKind::RankFailed) && sum.names(why), name + ": refused, since " + why);
+          expect(line_of(output, "integers").text == "nothing", name + ": the communicator goes on");
+        });
   }
 
   [[nodiscard]] int result() const noexcept { return failures_ == 0 ? 0 : 1; }

@@ -54,7 +54,10 @@ NcclDevices nccl_devices(const std::shared_ptr<Communicator>& among, const std::
   }
   return {.devices = devices,
           .ordinals = ordinals,
-          .open = [devices, ordinals] { return std::make_unique<CudaNcclResources>(devices, ordinals); },
+          .open =
+              [devices, ordinals, is_reproducible = among->is_reproducible()] {
+                return std::make_unique<CudaNcclResources>(devices, ordinals, is_reproducible);
+              },
           .quiesce = [] { return LaunchGate::of_process().quiesce(LaunchGate::Purpose::Create); },
           .try_quiesce = [](std::chrono::milliseconds within) { return LaunchGate::of_process().try_quiesce(within); },
           .is_lost = gpu_faulted,
@@ -198,41 +201,53 @@ std::size_t CudaRank::prepare() {
 // The same on all ranks. std::nullopt while what the algorithm needs is being made: the devices are opened, and the
 // kernels compiled, for our own kernels, or NCCL creates its communicator.
 std::optional<CudaRank::Choice> CudaRank::choose_algorithm(const CollectiveRequests& requests) {
-  // Kernels in peer memory access the memory of all ranks, which must belong to this process.
-  const CollectiveAlgorithm algorithm =
-      shared() ? CollectiveAlgorithm::Nccl : PeerKernels::algorithm_of(requests, world_size(), keeps_order());
+  const auto is_created = [&] { return nccl_communicator_->created() || nccl_communicator_->created(make_retry()); };
+  // Several processes agree in the creation whether their kernels have access to the memory of all ranks. They create
+  // NCCL's communicators also for a refusal: for that all processes meet, and one with other settings, which refuses
+  // nothing, would wait for this one until the timeout.
+  if (shared() && !is_created()) return std::nullopt;
+  const CollectiveAlgorithm algorithm = PeerKernels::algorithm_of(requests, world_size(), keeps_order());
   std::exception_ptr failure;  // why these kernels cannot be used
   if (algorithm != CollectiveAlgorithm::Nccl) {
     if (!nccl_communicator_->devices_open() && !nccl_communicator_->devices_open(make_retry())) return std::nullopt;
     const CollectiveRequest* last = nullptr;
+    bool is_agreed = true;  // all processes have the same failures
     for (const CollectiveRequest& request : requests) {
       // The requests of a group usually have the same code.
       if (last != nullptr && PeerKernels::code_of(request) == PeerKernels::code_of(*last)) continue;
       last = &request;
-      const std::optional<std::exception_ptr> its = failure_of_code(request);
+      const std::optional<CodeFailure> its = failure_of_code(request);
       if (!its) return std::nullopt;
-      if (*its != nullptr) failure = *its;
+      if (its->cause == nullptr) continue;
+      failure = its->cause;
+      is_agreed = is_agreed && its->is_agreed;
     }
     if (failure == nullptr) return Choice{.algorithm = algorithm};
+    // The other processes use their kernels.
+    if (shared() && !is_agreed && nccl_communicator_->broken() == nullptr) return Choice{.refusal = failure};
   }
-  const auto is_created = [&] { return nccl_communicator_->created() || nccl_communicator_->created(make_retry()); };
-  // A refusal does not need NCCL's communicators. Ranks of several processes create them nevertheless: for that all
-  // processes meet, and one with other settings, which refuses nothing, would wait for this one until the timeout.
-  if (shared() && !is_created()) return std::nullopt;
   if (std::exception_ptr refusal = refusal_without_kernels(requests, failure)) return Choice{.refusal = refusal};
   if (!is_created()) return std::nullopt;
   return Choice{.refusal = refusal_by_nccl(requests)};
 }
 
-// Why the kernels for the request cannot be used, null if they can; std::nullopt while they are being compiled.
-std::optional<std::exception_ptr> CudaRank::failure_of_code(const CollectiveRequest& request) {
+// Why the kernels for the request cannot be used; std::nullopt while they are being compiled.
+std::optional<CudaRank::CodeFailure> CudaRank::failure_of_code(const CollectiveRequest& request) {
   const PeerKernelCode code = PeerKernels::code_of(request);
   if (const auto known = code_failures_.find(code); known != code_failures_.end()) return known->second;
   const auto devices = std::static_pointer_cast<CudaNcclResources>(nccl_communicator_->opened());
-  if (devices == nullptr) return nccl_communicator_->broken();
+  if (devices == nullptr) return CodeFailure{nccl_communicator_->broken(), false};
+  const auto remember = [&](const std::exception_ptr& cause, bool is_agreed) {
+    return code_failures_.emplace(code, CodeFailure{cause, is_agreed}).first->second;
+  };
   PeerKernels* const peers = devices->peer_kernels();
-  if (peers == nullptr) return code_failures_.emplace(code, devices->why_no_peer_kernels()).first->second;
-  if (peers->prepared(request)) return code_failures_.emplace(code, peers->failure(request)).first->second;
+  if (peers == nullptr) return remember(devices->why_no_peer_kernels(), true);
+  if (!devices->has_kernels_for(request))
+    return remember(std::make_exception_ptr(CollectiveError(
+                        CollectiveError::Kind::Unsupported,
+                        "not all processes of the communicator have NVRTC to compile these kernels", {})),
+                    true);
+  if (peers->prepared(request)) return remember(peers->failure(request), false);
   nccl_communicator_->run_on_helper_thread(
       "cox-nccl-code", [communicator = nccl_communicator_, devices, peers, request, then = make_retry()]() mutable {
         try {
@@ -270,7 +285,6 @@ std::exception_ptr CudaRank::refusal_without_kernels(const CollectiveRequests& r
 
 // Why PeerKernels::algorithm_of() is NCCL, although an operation needs kernels.
 std::string CudaRank::why_no_kernels(const CollectiveRequests& requests) const {
-  if (shared()) return "kernels in peer memory need all GPUs in one process";
   if (world_size() > PeerKernels::max_ranks)
     return "kernels in peer memory support at most " + std::to_string(PeerKernels::max_ranks) + " GPUs";
   for (const CollectiveRequest& each : requests)

@@ -155,7 +155,12 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
     std::exception_ptr refusal = nullptr;
   };
   [[nodiscard]] std::optional<Choice> choose_algorithm(const CollectiveRequests& requests);
-  [[nodiscard]] std::optional<std::exception_ptr> failure_of_code(const CollectiveRequest& request);
+  /// Why the peer kernels of some code cannot be used.
+  struct CodeFailure {
+    std::exception_ptr cause;  // null: they can
+    bool is_agreed = false;    // all processes have this failure
+  };
+  [[nodiscard]] std::optional<CodeFailure> failure_of_code(const CollectiveRequest& request);
   [[nodiscard]] bool keeps_order() const noexcept;
   [[nodiscard]] std::exception_ptr refusal_without_kernels(const CollectiveRequests& requests,
                                                            const std::exception_ptr& failure) const;
@@ -176,11 +181,11 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   const std::size_t lane_rank_;
   NcclCommunicator::Lane* const lane_;  // null if there are no NCCL communicators
   const StreamSlot slot_;
-  const std::uint64_t begin_;                                   // operation n completes at begin_ + n
-  alignas(64) std::uint64_t last_;                              // this and the rest: not read by other threads
-  std::array<std::uint32_t, 3> kernel_counts_{};                // by CollectiveAlgorithm
-  std::map<PeerKernelCode, std::exception_ptr> code_failures_;  // where known; null: PeerKernels has usable kernels
-  CollectiveSubmissions unsubmitted_;                           // in order
+  const std::uint64_t begin_;                            // operation n completes at begin_ + n
+  alignas(64) std::uint64_t last_;                       // this and the rest: not read by other threads
+  std::array<std::uint32_t, 3> kernel_counts_{};         // by CollectiveAlgorithm
+  std::map<PeerKernelCode, CodeFailure> code_failures_;  // where known
+  CollectiveSubmissions unsubmitted_;                    // in order
   WaitsOfUnissued waits_of_unissued_;
   std::map<std::uint64_t, UniqueFunction<void()>> refused_;  // by position; not called yet
   bool retry_pending_ = false;                               // a callback of make_retry() will continue the submission

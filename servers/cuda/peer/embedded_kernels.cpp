@@ -62,6 +62,11 @@ const EmbeddedKernels& EmbeddedKernels::of_peers() noexcept {
 
 namespace cox::detail {
 
+ComputeCapability capability_of(const CudaContext& context) {
+  return {context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+          context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)};
+}
+
 bool EmbeddedKernels::run_on(ComputeCapability device, int driver_version) const noexcept {
   if (images.empty() || driver_version / 1000 < toolkit / 1000) return false;
   const int capability = 10 * device.major + device.minor;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <coxswain/servers/cuda/compile/cuda_kernel_options.hpp>
+#include <coxswain/servers/cuda/device/cuda_context.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,9 @@
 #include <string_view>
 
 namespace cox::detail {
+
+/// Throws CudaError.
+[[nodiscard]] ComputeCapability capability_of(const CudaContext& context);
 
 /// FNV-1a of a source: an image belongs to a source if their checksums are equal.
 [[nodiscard]] constexpr std::uint64_t source_checksum(std::string_view source) noexcept {

@@ -9,6 +9,7 @@
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>
+#include <coxswain/servers/cuda/memory/cuda_storage.hpp>
 #include <coxswain/servers/cuda/peer/embedded_kernels.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
@@ -185,11 +186,6 @@ void launch_kernel(const PeerKernels::Launch& launch, CUfunction function, unsig
           .parameter_begins = begins});
 }
 
-ComputeCapability capability_of(const CudaContext& context) {
-  return {context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
-          context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)};
-}
-
 /// Whether this is the failure to load an image that the driver does not accept.
 bool is_rejected(const std::exception_ptr& failure) {
   if (failure == nullptr) return false;
@@ -200,6 +196,20 @@ bool is_rejected(const std::exception_ptr& failure) {
   } catch (...) {
     return false;
   }
+}
+
+std::vector<PeerKernels::OwnRank> all_own(std::span<const DeviceId> devices,
+                                          const std::vector<std::shared_ptr<CudaContext>>& contexts) {
+  std::vector<PeerKernels::OwnRank> own;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) own.push_back({rank, devices[rank], contexts[rank]});
+  return own;
+}
+
+std::vector<std::shared_ptr<PeerMemory>> memory_of(const std::vector<std::shared_ptr<CudaContext>>& contexts) {
+  std::vector<std::shared_ptr<PeerMemory>> memory;
+  for (const auto& context : contexts)
+    memory.push_back(PeerMemory::create(context, PeerKernels::memory_size(contexts.size()), PeerMemory::Sharing::None));
+  return memory;
 }
 
 bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& contexts) {
@@ -263,43 +273,26 @@ PeerKernels::Layout::Layout(std::size_t ranks) noexcept
       results(inputs + 2 * data_size),
       size(rounded_up(results + (ranks > 2 ? data_size : 0), CudaStorage::granule)) {}
 
-PeerKernels::Rank::Rank(const std::shared_ptr<CudaContext>& context, std::size_t bytes)
-    : storage(context), size(bytes), base(storage.reserve(bytes)) {
-  if (storage.map(base, size)) return;
-  storage.release(base, size);
-  throw std::bad_alloc();
-}
-
-PeerKernels::Rank::~Rank() {
-  storage.unmap(base, size);
-  storage.release(base, size);
-}
-
 PeerKernels::PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts)
     : PeerKernels(devices, std::move(contexts), peer_kernel_limits(devices.size())) {}
 
 PeerKernels::PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts,
                          const PeerKernelLimits& limits)
-    : devices_(devices.begin(), devices.end()),
-      contexts_(std::move(contexts)),
-      limits_(limits),
-      layout_(contexts_.size()) {
-  if (!limits.fit(contexts_.size())) throw std::invalid_argument("the limits exceed the memory of the kernels");
-  for (const auto& context : contexts_) {
-    const CurrentContext current(*context);
-    ranks_.push_back(std::make_unique<Rank>(context, layout_.size));
-    // Epochs begin with 1, so the memory must contain 0. It never contains data of another process, but may contain old
-    // data of this one.
-    COX_CUDA_TRY(memory_set(ranks_.back()->base, 0, layout_.size / sizeof(std::uint32_t)));
-    COX_CUDA_TRY(stream_synchronize(nullptr));
-  }
-  const CurrentContext current(*contexts_.front());
+    : PeerKernels(all_own(devices, contexts), memory_of(contexts), limits) {}
+
+PeerKernels::PeerKernels(std::vector<OwnRank> own, std::vector<std::shared_ptr<PeerMemory>> memory,
+                         const PeerKernelLimits& limits)
+    : own_(std::move(own)), memory_(std::move(memory)), limits_(limits), layout_(world_size()) {
+  if (!limits.fit(world_size())) throw std::invalid_argument("the limits exceed the memory of the kernels");
+  place_.resize(world_size());
+  for (std::size_t i = 0; i < own_.size(); ++i) place_[own_[i].rank] = i;
+  const CurrentContext current(*own_.front().context);
   COX_CUDA_TRY(host_alloc(abort_flag_.out(), 64, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
   ::new (abort_flag_.get()) std::atomic<std::uint32_t>(0);
 }
 
 PeerKernels::~PeerKernels() {
-  const CurrentContext current(*contexts_.front());
+  const CurrentContext current(*own_.front().context);
   abort_flag_.reset();
 }
 
@@ -323,7 +316,7 @@ void PeerKernels::prepare(const CollectiveRequest& request, const std::function<
   lock.unlock();
   auto made = std::make_unique<Kernels>();
   const PeerKernelCode code = code_of(request);
-  const std::string source = peer_kernels_source(code, ranks_.size());
+  const std::string source = peer_kernels_source(code, world_size());
   std::exception_ptr failure;
   std::vector<Image> images = embedded_images(source);
   const bool is_embedded = !images.empty();
@@ -346,21 +339,25 @@ void PeerKernels::prepare(const CollectiveRequest& request, const std::function<
   kernels_[index_of(request)].store(kept_.back().get(), std::memory_order_release);
 }
 
+bool PeerKernels::are_embedded(const CollectiveRequest& request) const {
+  return !embedded_images(peer_kernels_source(code_of(request), world_size())).empty();
+}
+
 std::vector<PeerKernels::Image> PeerKernels::embedded_images(const std::string& source) const {
   const EmbeddedKernels& embedded = EmbeddedKernels::of_peers();
   const std::span<const std::byte> image = embedded.find(source);
   if (image.empty()) return {};
-  for (const auto& context : contexts_)
-    if (!embedded.run_on(capability_of(*context), driver().version)) return {};
-  return std::vector<Image>(contexts_.size(), Image(image.begin(), image.end()));
+  for (const OwnRank& own : own_)
+    if (!embedded.run_on(capability_of(*own.context), driver().version)) return {};
+  return std::vector<Image>(own_.size(), Image(image.begin(), image.end()));
 }
 
 std::vector<PeerKernels::Image> PeerKernels::compile(const std::string& source) const {
   const KernelSource to_compile{.text = source, .name_expression = {}, .headers = {}, .options = {}};
   std::map<std::string, Image> by_architecture;
   std::vector<Image> images;
-  for (const auto& context : contexts_) {
-    const ComputeCapability device = capability_of(*context);
+  for (const OwnRank& own : own_) {
+    const ComputeCapability device = capability_of(*own.context);
     const std::string architecture = architecture_name(device.major, device.minor);
     const auto [image, is_new] = by_architecture.try_emplace(architecture);
     if (is_new)
@@ -377,7 +374,7 @@ std::exception_ptr PeerKernels::load(Kernels& into, const PeerKernelCode& code, 
   const std::shared_ptr<void> held = quiesce();
   try {
     into = {};
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) load(into, code, images[rank], rank);
+    for (std::size_t i = 0; i < own_.size(); ++i) load(into, code, images[i], own_[i].device);
     into.usable = true;
     return nullptr;
   } catch (...) {
@@ -385,9 +382,8 @@ std::exception_ptr PeerKernels::load(Kernels& into, const PeerKernelCode& code, 
   }
 }
 
-void PeerKernels::load(Kernels& into, const PeerKernelCode& code, const Image& image, std::size_t rank) const {
-  const DeviceId device = devices_[rank];
-  for (const PeerKernel kernel : peer_kernels_of(code, ranks_.size())) {
+void PeerKernels::load(Kernels& into, const PeerKernelCode& code, const Image& image, DeviceId device) const {
+  for (const PeerKernel kernel : peer_kernels_of(code, world_size())) {
     into.kept.push_back(
         CudaKernel::from_image(peer_kernel_name(kernel, code), CubeDim::of_1d(peer_kernel_threads), image));
     into.kept.back().prepare(device);
@@ -422,7 +418,7 @@ struct PeerKernels::Part {
     Peers inputs;
   };
   [[nodiscard]] CUfunction function(PeerKernel kernel, const CollectiveRequest& request) const {
-    return of.find(request)->functions[static_cast<std::size_t>(kernel)][rank];
+    return of.find(request)->functions[static_cast<std::size_t>(kernel)][of.place_[rank]];
   }
   [[nodiscard]] Epoch next() const noexcept {
     const std::uint32_t number = next_epoch(launched);
@@ -447,7 +443,7 @@ void PeerKernels::launch(CollectiveAlgorithm algorithm, std::size_t rank, const 
   const Part part{*this, rank, launched, count, launch};
   const NcclCall& first = calls.front();
   if (algorithm == CollectiveAlgorithm::PeerLines) return part.by_lines(first);
-  if (calls.size() == 1 && is_of_small_blocks(first.request, ranks_.size(), limits_)) return part.blocks(first);
+  if (calls.size() == 1 && is_of_small_blocks(first.request, world_size(), limits_)) return part.blocks(first);
   for (std::size_t at = 0; at < calls.size();) {
     SmallTogether together(limits_);
     while (at + together.count() < calls.size() && together.add(calls[at + together.count()].request)) {
@@ -466,7 +462,7 @@ void PeerKernels::launch(CollectiveAlgorithm algorithm, std::size_t rank, const 
     if (call.request.operation == CollectiveOperation::ReduceScatter) {
       NcclCall block = call;
       block.request.operation = CollectiveOperation::Reduce;
-      for (block.request.root = 0; block.request.root < ranks_.size(); ++block.request.root) {
+      for (block.request.root = 0; block.request.root < world_size(); ++block.request.root) {
         part.whole(block);
         block.source = static_cast<const std::byte*>(block.source) + size_of(call.request);
       }
@@ -516,7 +512,7 @@ template <class Data>
 void PeerKernels::Part::reduce(PeerKernel one_shot, PeerKernel two_shots, const CollectiveRequest& request,
                                const Data& data, std::size_t units) const {
   const Epoch epoch = next();
-  const std::size_t ranks = of.ranks_.size();
+  const std::size_t ranks = of.world_size();
   if (ranks <= 2 || units * flags_unit <= of.limits_.one_shot)
     return launch_kernel(launch, function(one_shot, request), of.blocks_for(units), data, epoch.flags, epoch.inputs,
                          own(), epoch.number, given_up(), count);
@@ -538,7 +534,7 @@ void PeerKernels::Part::whole(const NcclCall& call) const {
 
 PeerKernels::Peers PeerKernels::all_at(std::size_t offset) const noexcept {
   Peers peers{};
-  for (std::size_t r = 0; r < ranks_.size(); ++r) peers[r] = ranks_[r]->base + offset;
+  for (std::size_t r = 0; r < world_size(); ++r) peers[r] = memory_[r]->base() + offset;
   return peers;
 }
 

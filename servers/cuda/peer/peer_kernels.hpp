@@ -9,9 +9,9 @@
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/driver_object.hpp>
 #include <coxswain/servers/cuda/kernel/cuda_kernel.hpp>
-#include <coxswain/servers/cuda/memory/cuda_storage.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernel_limits.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
+#include <coxswain/servers/cuda/peer/peer_memory.hpp>
 #include <coxswain/servers/cuda/stream/launch_batch.hpp>
 
 #include <array>
@@ -32,7 +32,8 @@ namespace cox::detail {
 /// all_reduce, reduce, all_gather, reduce_scatter and broadcast of small data by our own kernels, which write into the
 /// memory of the other GPUs; an all_reduce may also be of a group of tensors that are small together. Up to which
 /// sizes, says PeerKernelLimits. They also do the reductions that NCCL does not do, or not in the order of ranks. One
-/// object serves the ranks of one communicator; its operations are launched in one order on all of them. Any thread.
+/// object serves the ranks of one communicator that belong to this process; its operations are launched in one order on
+/// all ranks. Any thread.
 class PeerKernels {
  public:
   static constexpr std::size_t max_ranks = 8;
@@ -61,11 +62,24 @@ class PeerKernels {
   /// they exceed the memory.
   PeerKernels(std::span<const DeviceId> devices, std::vector<std::shared_ptr<CudaContext>> contexts,
               const PeerKernelLimits& limits);
+  /// A rank of this process.
+  struct OwnRank {
+    std::size_t rank;  ///< in the communicator
+    DeviceId device;
+    std::shared_ptr<CudaContext> context;
+  };
+  /// Of a communicator that may have ranks of other processes. `memory`: of all ranks, memory_size() bytes each, all
+  /// zeros, accessible to the devices of `own`. Throws CudaError, std::bad_alloc, std::invalid_argument as above.
+  PeerKernels(std::vector<OwnRank> own, std::vector<std::shared_ptr<PeerMemory>> memory,
+              const PeerKernelLimits& limits);
+  [[nodiscard]] static std::size_t memory_size(std::size_t ranks) noexcept { return Layout(ranks).size; }
   PeerKernels(const PeerKernels&) = delete;
   PeerKernels& operator=(const PeerKernels&) = delete;
   /// Precondition: all launched kernels have completed.
   ~PeerKernels();
 
+  /// Whether the kernels of such operations were compiled when the library was built.
+  [[nodiscard]] bool are_embedded(const CollectiveRequest& request) const;
   /// Loads the kernels of such operations on all devices: those that were compiled when the library was built, if the
   /// devices can run them, else those that NVRTC compiles now. The object that `quiesce` returns is held while they are
   /// loaded, since loading may wait for running kernels. Blocks for all of that, the first time. While
@@ -105,7 +119,7 @@ class PeerKernels {
   using Peers = std::array<CUdeviceptr, max_ranks>;
   struct Kernels {
     std::vector<CudaKernel> kept;                                             // keeps the functions below
-    std::array<std::vector<CUfunction>, peer_kernel_names.size()> functions;  // by PeerKernel, then by rank
+    std::array<std::vector<CUfunction>, peer_kernel_names.size()> functions;  // by PeerKernel, then as own_
     bool usable = false;                                                      // all kernels were loaded
     std::exception_ptr failure;
   };
@@ -120,33 +134,22 @@ class PeerKernels {
     std::size_t results;
     std::size_t size;
   };
-  /// The memory of a rank, accessible to all ranks.
-  struct Rank {
-    /// Throws CudaError, std::bad_alloc.
-    Rank(const std::shared_ptr<CudaContext>& context, std::size_t bytes);
-    Rank(const Rank&) = delete;
-    Rank& operator=(const Rank&) = delete;
-    ~Rank();
-
-    CudaStorage storage;
-    const std::size_t size;
-    const CUdeviceptr base;
-  };
   /// Launches the kernels of a rank's part.
   struct Part;
 
   using Image = std::vector<std::byte>;
-  /// The image that nvcc compiled when the library was built, for each rank; empty if there is none that all devices
-  /// can run.
+  /// The image that nvcc compiled when the library was built, for each rank of this process; empty if there is none
+  /// that all devices can run.
   [[nodiscard]] std::vector<Image> embedded_images(const std::string& source) const;
-  /// The images that NVRTC compiles by rank, each for the architecture of its device. Throws LaunchError.
+  /// The images that NVRTC compiles by rank of this process, each for the architecture of its device. Throws
+  /// LaunchError.
   [[nodiscard]] std::vector<Image> compile(const std::string& source) const;
   /// Loads the images on the devices of their ranks while it holds what `quiesce` returns. Replaces the functions of
   /// `into`, which is usable if the call returns null; otherwise it returns the failure. Throws what `quiesce` throws.
   [[nodiscard]] std::exception_ptr load(Kernels& into, const PeerKernelCode& code, const std::vector<Image>& images,
                                         const std::function<std::shared_ptr<void>()>& quiesce) const;
-  /// Loads the image on the rank's device, and adds its functions to `into`. Throws LaunchError, CudaError.
-  void load(Kernels& into, const PeerKernelCode& code, const Image& image, std::size_t rank) const;
+  /// Loads the image on the device, and adds its functions to `into`. Throws LaunchError, CudaError.
+  void load(Kernels& into, const PeerKernelCode& code, const Image& image, DeviceId device) const;
   [[nodiscard]] unsigned blocks_for(std::size_t units) const noexcept;
   [[nodiscard]] Peers all_at(std::size_t offset) const noexcept;
   static constexpr std::size_t reductions = reduce_operation_names.size() * element_types.size();
@@ -159,12 +162,14 @@ class PeerKernels {
     return kernels_[index_of(request)].load(std::memory_order_acquire);
   }
 
-  const std::vector<DeviceId> devices_;
-  const std::vector<std::shared_ptr<CudaContext>> contexts_;
+  [[nodiscard]] std::size_t world_size() const noexcept { return memory_.size(); }
+
+  const std::vector<OwnRank> own_;
+  const std::vector<std::shared_ptr<PeerMemory>> memory_;  // of all ranks
   const PeerKernelLimits limits_;
   const Layout layout_;
-  std::vector<std::unique_ptr<Rank>> ranks_;
-  DriverHostMemory abort_flag_;  // a word of page-locked memory that all devices can read
+  std::vector<std::size_t> place_;  // by rank: of a rank of this process in own_
+  DriverHostMemory abort_flag_;     // a word of page-locked memory that all devices can read
   std::mutex mutex_;
   std::condition_variable changed_;                   // preparing_ became false
   bool preparing_ = false;                            // guarded by mutex_: a call of prepare() compiles or loads

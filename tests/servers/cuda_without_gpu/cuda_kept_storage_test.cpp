@@ -12,6 +12,7 @@
 #include <coxswain/tests/stand_ins/kept_kernels.hpp>
 #include <coxswain/tests/stand_ins/kernel_functions.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/open_descriptors.hpp>
 #include <coxswain/tests/support/settings_scope.hpp>
 
 #include <cuda.h>
@@ -63,12 +64,6 @@ KeptPieceSource source_of(const KeptPieces& pieces) {
     next.are_last = taken == pieces.sizes.size();
     return next;
   };
-}
-
-std::size_t open_descriptors() {
-  std::size_t count = 0;
-  for (int i = 0; i < 4096; ++i) count += fcntl(i, F_GETFD) >= 0 ? 1U : 0U;
-  return count;
 }
 
 }  // namespace
