@@ -1,7 +1,6 @@
 #include <coxswain/collectives/link/run_connections.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
 #include <coxswain/collectives/world/world_session.hpp>
-#include <coxswain/runtime/config/process_settings.hpp>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/connect.hpp>
@@ -123,7 +122,7 @@ void WorldSession::join() {
   connect_data(deadline);
   running_since_ = last_heartbeat_ = steady_clock::now();
   if (io_.stopped()) io_.restart();
-  thread_ = std::thread([this, spin = settings().get<std::chrono::nanoseconds>("device_thread.spin")] { run(spin); });
+  thread_ = std::thread([this, spin = ConnectionSpin().in(facts_)] { run(spin); });
   std::vector<DeviceId> devices;
   for (const ProcessFacts& facts : facts_) devices.insert(devices.end(), facts.devices.begin(), facts.devices.end());
   sequencer_.join_world(static_cast<std::uint16_t>(own_ + 1), std::move(devices), follower_, max_ahead_);

@@ -21,8 +21,10 @@
 
 namespace cox {
 
+using detail::world::ConnectionSpin;
 using detail::world::LeaderService;
 using detail::world::LeaderServiceOptions;
+using detail::world::run_connections;
 using std::chrono::steady_clock;
 
 class WorldLeader::Thread {
@@ -80,7 +82,7 @@ class WorldLeader::Thread {
     const auto keep_running = boost::asio::make_work_guard(io_);
     for (;;) {
       try {
-        detail::world::run_connections(io_, spin_);
+        run_connections(io_, spin_);
         return;
       } catch (const std::exception& error) {  // no memory
         cox::log::write(LogSubsystem::Collectives, LogLevel::Error,
@@ -97,6 +99,7 @@ class WorldLeader::Thread {
     if (now - last_heartbeat_ > 2 * heartbeat_) running_since_ = now;
     last_heartbeat_ = now;
     service_.send_heartbeats(now, running_since_);
+    spin_ = spins_.in(service_.facts());
     timer_.expires_after(heartbeat_);
     timer_.async_wait([this](const boost::system::error_code& failed) {
       if (!failed) send_heartbeats();
@@ -104,7 +107,8 @@ class WorldLeader::Thread {
   }
 
   const std::chrono::nanoseconds heartbeat_;
-  const std::chrono::nanoseconds spin_ = settings().get<std::chrono::nanoseconds>("device_thread.spin");
+  const ConnectionSpin spins_;
+  std::chrono::nanoseconds spin_ = spins_.without_gpus;
   boost::asio::io_context io_;
   boost::asio::steady_timer timer_{io_};
   LeaderService service_;

@@ -4,7 +4,8 @@
 #include <coxswain/perf/harness/stopwatch.hpp>
 #include <coxswain/runtime/base/byte_count.hpp>
 
-#include <array>
+#include <string>
+#include <vector>
 
 namespace cox::perf {
 namespace {
@@ -19,9 +20,11 @@ struct LargeSum {
   std::size_t in_a_stream;
 };
 
-std::array<LargeSum, 2> large_sums(bool quick) {
-  if (quick) return {{{8 * mebibyte, 10}, {64 * mebibyte, 5}}};
-  return {{{64 * mebibyte, 40}, {256 * mebibyte, 20}}};
+// The first one of a stream begins later than NCCL's, since threads have to pass it on: the more follow, the less that
+// counts.
+std::vector<LargeSum> large_sums(bool quick) {
+  if (quick) return {{8 * mebibyte, 10}, {64 * mebibyte, 5}};
+  return {{64 * mebibyte, 40}, {64 * mebibyte, 160}, {256 * mebibyte, 20}, {256 * mebibyte, 80}};
 }
 
 float pattern(std::size_t element) { return static_cast<float>(element % 1021 + 1); }
@@ -71,7 +74,9 @@ std::vector<Metric> sum_metrics(bool quick) {
                               {"8 bytes, one at a time, p50", "us"},
                               {"8 bytes, one at a time, p99", "us"}};
   for (const LargeSum& large : large_sums(quick))
-    metrics.push_back({"bus bandwidth, " + cox::exact_byte_count(large.bytes) + " in a stream", "GB/s", true});
+    metrics.push_back({"bus bandwidth, " + std::to_string(large.in_a_stream) + " of " +
+                           cox::exact_byte_count(large.bytes) + " in a stream",
+                       "GB/s", true});
   metrics.push_back({"wrong", "elements"});
   return metrics;
 }
