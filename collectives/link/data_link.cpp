@@ -41,7 +41,7 @@ void DataLink::flush_later() {
   boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->queue_.flush(); });
 }
 
-DataLink::~DataLink() { static_cast<void>(queue_.close()); }
+DataLink::~DataLink() { queue_.close(); }
 
 void DataLink::start(Handlers handlers) {
   handlers_ = std::move(handlers);
@@ -61,7 +61,7 @@ void DataLink::resume() noexcept {
 
 void DataLink::close() noexcept {
   if (std::exchange(closed_, true)) return;
-  static_cast<void>(queue_.close());
+  queue_.close();
   error_code ignored;
   socket_.shutdown(Socket::shutdown_both, ignored);  // also if a forked process has a copy of the descriptor
   socket_.close(ignored);

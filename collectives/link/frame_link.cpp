@@ -66,7 +66,7 @@ void FrameLink::flush_later() {
   boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->queue_.flush(); });
 }
 
-FrameLink::~FrameLink() { static_cast<void>(queue_.close()); }
+FrameLink::~FrameLink() { queue_.close(); }
 
 void FrameLink::start(Handlers handlers) {
   handlers_ = std::move(handlers);
@@ -128,7 +128,7 @@ void FrameLink::end(const std::string& why) {
 void FrameLink::close() noexcept {
   if (std::exchange(closed_, true)) return;
   queue_.flush();
-  static_cast<void>(queue_.close());
+  queue_.close();
   error_code ignored;
   socket_.shutdown(Socket::shutdown_both, ignored);  // also if a forked process has a copy of the descriptor
   socket_.close(ignored);

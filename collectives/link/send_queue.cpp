@@ -186,16 +186,20 @@ void SendQueue::withdraw(std::uint64_t key) noexcept {
       first.data.clear();
     } catch (const std::bad_alloc&) {
       break_connection();
-      return items_.clear();
+      items_.pop_front();  // the others fail when the connection is lost
     }
   }
   std::erase_if(items_, [key](const Item& item) { return item.key == key; });
 }
 
-std::deque<SendQueue::Item> SendQueue::close() noexcept {
+void SendQueue::close() noexcept {
   std::unique_lock lock(mutex_);
   socket_ = -1;
   socket_is_idle_.wait(lock, [this] { return !uses_socket_; });
+}
+
+std::deque<SendQueue::Item> SendQueue::take_unsent() noexcept {
+  const std::lock_guard lock(mutex_);
   return std::exchange(items_, {});
 }
 

@@ -53,9 +53,11 @@ class SendQueue {
   void withdraw(std::uint64_t key) noexcept;
   /// Bytes that the socket has taken so far.
   [[nodiscard]] std::uint64_t sent_bytes() const noexcept { return sent_bytes_.load(std::memory_order_relaxed); }
-  /// Sends nothing more. The socket is not used after this returns. Returns the items that were not sent, of which the
-  /// first may have been sent partly.
-  std::deque<Item> close() noexcept;
+  /// Sends nothing more. The socket is not used after this returns. Idempotent.
+  void close() noexcept;
+  /// The items that were not sent, of which the first may have been sent partly; nothing when called again. Call after
+  /// close(): whoever ends the connection need not be the one that the items belong to.
+  [[nodiscard]] std::deque<Item> take_unsent() noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -207,7 +207,10 @@ void DataExchange::lose(std::uint16_t process, const std::exception_ptr& why) no
   }
   // What has been sent may still be counted as unsent: what is left in the queue decides.
   std::deque<SendQueue::Item> dropped;
-  if (lost) dropped = lost->queue().close();  // before abort() can miss it
+  if (lost) {
+    lost->queue().close();
+    dropped = lost->queue().take_unsent();  // before abort() can miss it
+  }
   std::vector<std::shared_ptr<Operation>> failed;
   try {
     const std::lock_guard lock(mutex_);

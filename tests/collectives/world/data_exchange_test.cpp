@@ -272,6 +272,23 @@ TEST_CASE("What has been sent and received in full does not fail when the proces
   CHECK(other->failure == nullptr);
 }
 
+TEST_CASE("What has been received in full, but not sent, fails when the process is gone") {
+  Exchanges t;
+  const std::vector<std::byte> small = bytes_of(10, 1);
+  const std::vector<std::byte> large = bytes_of(20'000'000, 2);  // more than the connection takes
+  const auto unknown = t.expect(0, 5, small.size());
+  t.send(0, 5, small);  // process 1 does not read further: it does not expect this
+  const auto one = t.expect(0, 1, large.size());
+  const auto other = t.expect(1, 1, large.size());
+  t.send(0, 1, large);
+  t.send(1, 1, large);
+  t.run_until([&] { return one->has_received; });
+  t.of[1]->lose_all(std::make_exception_ptr(CollectiveError(CollectiveError::Kind::WorldGone, "it ends")));
+  t.run_until([&] { return !t.ended.empty(); });
+  CHECK_FALSE(one->is_sent);
+  CHECK(one->failure != nullptr);
+}
+
 TEST_CASE("A process that loses the world does not tell the others that theirs is gone") {
   Exchanges t;
   const auto one = t.expect(0, 1, 8);

@@ -112,11 +112,13 @@ TEST_CASE("A closed queue takes nothing, and returns what was not sent") {
   SendQueue queue(pair.ends[0], {.wait_writable = [] {}, .flush_later = [] {}});
   const std::vector<std::byte> large = bytes_of(1'000'000, 7);
   CHECK(queue.push({.head = {}, .data = {large}, .key = 3}));
-  const auto dropped = queue.close();
+  queue.close();
+  const auto dropped = queue.take_unsent();
   REQUIRE(dropped.size() == 1);
   CHECK(dropped.front().key == 3);
   CHECK_FALSE(queue.push({.head = bytes_of(1, 1)}));
-  CHECK(queue.close().empty());
+  queue.close();
+  CHECK(queue.take_unsent().empty());
 }
 
 TEST_CASE("Small items in quick succession are sent together by flush()") {
