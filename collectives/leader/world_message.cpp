@@ -70,7 +70,8 @@ void code(Coder& coder, M& message) {
   coder.number(message.processes);
   code(coder, message.facts);
 }
-template <class Coder, Is<Rejected> M>
+template <class Coder, class M>
+  requires Is<M, Rejected> || Is<M, Awaited>
 void code(Coder& coder, M& message) {
   coder.text(message.text, max_text);
 }

@@ -25,7 +25,7 @@
 /// of its own, which it never uses again for another one.
 namespace cox::detail::world {
 
-inline constexpr std::uint32_t protocol_version = 2;
+inline constexpr std::uint32_t protocol_version = 3;
 inline constexpr std::size_t max_text = 4096;         ///< bytes of a text; encode() cuts longer ones
 inline constexpr std::size_t max_description = 1024;  ///< bytes of Ask::description; encode() cuts longer ones
 inline constexpr std::size_t max_name = 255;          ///< bytes of a host name, an address or a version
@@ -110,6 +110,13 @@ struct Welcome {
 /// does a process of a new world return from join(), since it may leave at once. A successor does not wait for it.
 struct Connected {
   friend bool operator==(const Connected&, const Connected&) = default;
+};
+/// From the leader, periodically, to the processes that have joined a world which has not started yet: for what it
+/// waits.
+struct Awaited {
+  std::string text = {};  ///< "process 3 did not join the world"
+
+  friend bool operator==(const Awaited&, const Awaited&) = default;
 };
 /// Sent in both directions, periodically; also the answer to the first one. Times are nanoseconds of the sender's
 /// steady clock: see ClockOffset.
@@ -351,7 +358,7 @@ struct LinkCheck {
 
 using Message = std::variant<Hello, Rejected, Welcome, Heartbeat, Bye, Open, Ask, Refuse, Break, Progress, Close,
                              Answer, Release, Refused, Broken, Why, Gone, Joined, DataHello, Inputs, AbortedOperation,
-                             Connected, Share, Mark, MarkNoted, LinkCheck>;
+                             Connected, Share, Mark, MarkNoted, LinkCheck, Awaited>;
 
 /// The message as bytes: one for its type (its place in Message, plus 1), then its members in their order, little
 /// endian, without padding. Texts and lists begin with their length. Throws MalformedMessage if it is larger than its

@@ -57,6 +57,7 @@ std::string LeaderService::names_of_missing() const {
 
 std::string LeaderService::names_of_unconnected() const {
   std::string names;
+  if (!leader_) return names;
   for (std::uint16_t process = 0; process < is_connected_.size(); ++process)
     if (!is_connected_[process] && leader_->is_present(process)) names += (names.empty() ? "" : ", ") + name(process);
   return names;
@@ -318,7 +319,17 @@ void LeaderService::send_heartbeat(std::uint16_t process) {
   links_[process]->send(heartbeat);
 }
 
+// The deadline is that of each process: see world.timeout.
+void LeaderService::send_awaited() {
+  std::string text = is_complete() ? names_of_unconnected() : names_of_missing();
+  if (text.empty()) return;
+  text += is_complete() ? " did not connect to all processes" : " did not join the world";
+  for (const Link& link : links_)
+    if (link != nullptr) link->send(Awaited{.text = text});
+}
+
 void LeaderService::send_heartbeats(Time now, Time running_since) {
+  if (!are_all_connected_) send_awaited();
   if (!leader_) return;
   for (std::uint16_t process = 0; process < links_.size(); ++process) {
     const Link link = links_[process];

@@ -110,6 +110,7 @@ class LeaderService {
   void lose(std::uint16_t process, Kind kind, const std::string& text);
   void note_broken(std::uint16_t process, const LinkCheck& check);
   void choose_leaving(Time now);
+  void send_awaited();
   void send_heartbeat(std::uint16_t process);
   void send_outgoing();
   void arm_timer();

@@ -175,6 +175,7 @@ void WorldSession::lead(Store& store, Time deadline) {
   service_->listen(at);
   listen_for_data(at);
   service_->set_own(own_facts());
+  send_heartbeats_while_joining();
   const auto endpoint = service_->endpoint();
   store.set(leader_key,
             bytes_of(fmt::format("{} {} {}", endpoint.address().to_string(), endpoint.port(), to_hexadecimal(token_))),
@@ -214,7 +215,8 @@ void WorldSession::follow(Store* store, Time deadline) {
                          }});
   if (!run_until(deadline, [this] { return is_welcome_ || !refused_.empty(); }))
     throw WorldError(WorldError::Kind::Timeout,
-                     "not all processes of the world have joined in time (setting world.timeout)");
+                     (awaited_.empty() ? "not all processes of the world have joined" : awaited_) +
+                         " in time (setting world.timeout)");
   if (!is_welcome_ && has_lost_leader_) throw WorldError(WorldError::Kind::Unreachable, refused_);
   if (!is_welcome_)
     throw WorldError(WorldError::Kind::Refused, fmt::format("process {} was refused: {}", own_, refused_));
@@ -224,6 +226,8 @@ void WorldSession::receive_before_start(Message message) {
   if (are_all_connected_) return early_.push_back(std::move(message));  // what follows the start
   if (std::holds_alternative<Connected>(message)) {
     are_all_connected_ = is_welcome_;
+  } else if (auto* const awaited = std::get_if<Awaited>(&message)) {
+    awaited_ = std::move(awaited->text);
   } else if (auto* const welcome = std::get_if<Welcome>(&message)) {
     if (welcome->processes.size() != facts_.size()) {
       refused_ = "the leader has another number of processes";
@@ -238,6 +242,7 @@ void WorldSession::receive_before_start(Message message) {
       if (facts_[process].host.empty())
         note_lost(process, CollectiveError::Kind::ProcessGone, name_of_process(process) + " is gone");
     max_ahead_ = static_cast<std::size_t>(welcome->max_ahead);
+    awaited_.clear();  // for others from now on
     is_welcome_ = true;
   } else if (const auto* const rejected = std::get_if<Rejected>(&message)) {
     refused_ = rejected->text;
@@ -328,7 +333,8 @@ void WorldSession::connect_data(Time deadline) {
     throw WorldError(WorldError::Kind::Timeout,
                      (!missing().empty() ? "no connection to " + missing()
                       : service_         ? service_->names_of_unconnected() + " did not connect to all processes"
-                                         : "another process did not connect to all processes") +
+                      : awaited_.empty() ? "another process did not connect to all processes"
+                                         : awaited_) +
                          " in time (setting world.timeout)");
   // Successors connect later.
   if (options_.place.rendezvous.kind != Rendezvous::Kind::Leader) data_acceptor_.close();

@@ -137,7 +137,8 @@ void WorldSession::handle(Message message) {
     return;
   }
   if (const auto* const check = std::get_if<LinkCheck>(&message)) return answer(*check);
-  if (std::holds_alternative<Connected>(message)) return;  // to a successor that was faster than the first processes
+  // To a successor that was faster than the first processes.
+  if (std::holds_alternative<Connected>(message) || std::holds_alternative<Awaited>(message)) return;
   if (marks_.handle(message)) return;
   if (!follower_.handle(message))
     lose_world("the leader has released an operation that this process has not submitted");

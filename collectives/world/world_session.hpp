@@ -146,6 +146,7 @@ class WorldSession {
   std::vector<bool> has_connected_;  // by process: there is a data link, or was one
   bool are_all_connected_ = false;   // says the leader, if another process leads
   bool has_lost_leader_ = false;     // before join() has returned
+  std::string awaited_;              // for what the leader waits, before join() has returned
   std::size_t unidentified_ = 0;     // connections for data without a DataHello so far
   bool is_successor_ = false;        // this process: the world has been started before
   std::size_t max_ahead_;            // of the leader

@@ -2,6 +2,7 @@
 #include <coxswain/tests/runtime/thrown.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/log_lines.hpp>
+#include <coxswain/tests/support/settings_scope.hpp>
 #include <coxswain/tests/support/temporary_folder.hpp>
 
 #include <coxswain/collectives/discovery/rendezvous.hpp>
@@ -49,7 +50,7 @@ struct Member {
                 sequencer) {}
   /// A process of the world that `leader` leads.
   Member(const WorldLeader& leader, std::uint16_t process, std::uint32_t restart, std::uint16_t device = 0,
-         std::uint16_t processes = 2)
+         std::uint16_t processes = 2, std::chrono::nanoseconds timeout = 60s)
       : session({.place = {.process = process,
                            .processes = processes,
                            .run = "test",
@@ -57,7 +58,7 @@ struct Member {
                            .host = "here",
                            .rendezvous = parse_rendezvous(leader.address(), "the leader"),
                            .token = token,
-                           .timeout = 60s},
+                           .timeout = timeout},
                  .devices = {{0, device}}},
                 sequencer) {}
   void leave() { session.leave(std::chrono::steady_clock::now() + 60s); }
@@ -135,6 +136,43 @@ TEST_CASE("A process that ends before all have connected fails none that has con
   CHECK_NOTHROW(last_joined.get());
   last.leave();
   first.leave();
+}
+
+TEST_CASE("A process that waits in vain for others of its world names them", "[world]") {
+  const auto require_timeout = [](Member& member, const std::string& why) {
+    try {
+      member.session.join();
+      FAIL("it has joined");
+    } catch (const WorldError& error) {
+      CHECK(error.kind() == WorldError::Kind::Timeout);
+      CHECK_THAT(error.what(), ContainsSubstring(why));
+    }
+  };
+  SECTION("to join, and `cox run` leads") {
+    const SettingsScope settings({{"world.heartbeat", std::chrono::nanoseconds(50ms)}});
+    const WorldLeader leader({.processes = 3, .run = "test", .token = Member::token});
+    Member second(leader, 1, 0, 1, 3, 1s);
+    require_timeout(second, "process 0, process 2 did not join the world in time");
+  }
+  SECTION("to join, and process 0 leads") {
+    const TemporaryFolder folder;
+    Member first(folder, 0, 3, 5s);
+    auto joined = std::async(std::launch::async, [&] { return kind_of<WorldError>([&] { first.session.join(); }); });
+    Member second(folder, 1, 3, 3s);
+    require_timeout(second, "process 2 did not join the world in time");
+    CHECK(joined.get() == WorldError::Kind::Timeout);
+  }
+  SECTION("to connect to all") {
+    const TemporaryFolder folder;
+    Member first(folder, 0, 3, 20s);
+    auto joined = std::async(std::launch::async, [&] { return kind_of<WorldError>([&] { first.session.join(); }); });
+    auto raw = std::make_unique<RawProcess>(folder, 2, 3);
+    auto raw_joined = std::async(std::launch::async, [&] { raw->join(RawProcess::Says::Nothing); });
+    Member second(folder, 1, 3, 4s);
+    require_timeout(second, "process 2 (raw, pid 1) did not connect to all processes in time");
+    raw_joined.get();
+    CHECK(joined.get().has_value());  // since process 1 is gone
+  }
 }
 
 TEST_CASE("A successor that is faster than the first processes does not keep them from joining", "[world]") {

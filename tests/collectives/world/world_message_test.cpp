@@ -66,6 +66,7 @@ std::vector<Message> corpus() {
       Gone{.process = 2, .kind = Kind::ProcessSilent, .text = "killed by signal 9"},
       Joined{.process = 2, .facts = some_facts()},
       Connected{},
+      Awaited{.text = "process 3 did not join the world"},
       DataHello{.token = {}, .process = 3, .restart = 1},
       Inputs{
           .of = {.devices = some_devices(), .epoch = 3, .direction = {3, 0}, .operation = 12},
