@@ -80,14 +80,19 @@ void DescriptorExchange::begin(std::span<const DescriptorAddress> others, std::v
   own_ = std::move(own);
   received_.resize(others.size());
   others_.reserve(others.size());
-  for (const DescriptorAddress& each : others) ask(others_.emplace_back(Other{.address = each, .link = open_socket()}));
+  for (const DescriptorAddress& each : others)
+    request(others_.emplace_back(Other{.address = each, .link = open_socket()}));
 }
 
-// The other process need not have accepted the connection.
-void DescriptorExchange::ask(Other& other) const {
+// The other process need not have accepted the connection. If too many others wait for that, advance() tries again.
+void DescriptorExchange::request(Other& other) const {
   const Name name(other.address.name);
-  if (::connect(other.link.get(), name.get(), name.size) != 0)
+  if (::connect(other.link.get(), name.get(), name.size) != 0) {
+    if (would_block(errno) || errno == EINTR) return;
     throw_error(errno, "another process cannot be reached for the exchange of file descriptors");
+  }
+  if (!is_own_user(other.link.get())) throw std::runtime_error("another user has the address of an exchange");
+  other.has_request = true;
   const Request request{.secret = other.address.secret, .name = address_.name};
   if (const int error = send_packet(other.link.get(), std::as_bytes(std::span(&request, 1)), {}, MSG_DONTWAIT))
     throw_error(error, "file descriptors cannot be requested");
@@ -99,7 +104,8 @@ bool DescriptorExchange::advance() {
   std::erase_if(unidentified_, [this](const FileDescriptor& link) { return answer(link.get()); });
   bool all = true;
   for (std::size_t i = 0; i < others_.size(); ++i) {
-    if (!others_[i].has_answered) receive(others_[i], received_[i]);
+    if (!others_[i].has_request) request(others_[i]);
+    if (others_[i].has_request && !others_[i].has_answered) receive(others_[i], received_[i]);
     all = all && others_[i].has_answered && others_[i].was_answered;
   }
   if (all) listener_.reset();
@@ -107,7 +113,7 @@ bool DescriptorExchange::advance() {
 }
 
 void DescriptorExchange::accept() {
-  while (unidentified_.size() < most_unanswered) {
+  for (std::size_t accepted = 0; accepted < most_unanswered && unidentified_.size() < most_unanswered; ++accepted) {
     FileDescriptor link(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (link.is_open()) {
       if (is_own_user(link.get())) unidentified_.push_back(std::move(link));

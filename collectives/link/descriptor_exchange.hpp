@@ -17,7 +17,7 @@ struct DescriptorAddress {
 };
 
 /// A number that is equal in processes of which each can use a DescriptorExchange of each other one: they run on one
-/// host, in one network namespace, as one user. 0 if the system does not say.
+/// host, in one network namespace, as one user. 0 if the system has no such facts.
 [[nodiscard]] std::uint64_t descriptor_neighbourhood() noexcept;
 
 /// Passes file descriptors between processes of one host, each of which gives the same ones to all others. They use
@@ -46,6 +46,7 @@ class DescriptorExchange {
   struct Other {
     DescriptorAddress address;
     FileDescriptor link;  // on which it answers
+    bool has_request = false;
     bool has_answered = false;
     bool was_answered = false;
   };
@@ -55,7 +56,7 @@ class DescriptorExchange {
     WorldToken name;  // of the process that sends it
   };
 
-  void ask(Other& other) const;
+  void request(Other& other) const;
   void accept();
   [[nodiscard]] bool answer(int link);
   void receive(Other& other, std::vector<FileDescriptor>& into) const;

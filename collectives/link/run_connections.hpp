@@ -8,35 +8,52 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace cox::detail::world {
 
-/// For how long the threads of connections poll before they sleep: as long as device threads do. A thread that sleeps
-/// takes tens of microseconds to wake up, or more if its processor has slept, too.
-struct ConnectionSpin {
-  std::chrono::nanoseconds without_gpus = settings().get<std::chrono::nanoseconds>("device_thread.spin");
-  std::chrono::nanoseconds with_gpus =
-      std::max(without_gpus, settings().get<std::chrono::nanoseconds>("cuda.device_thread_spin"));
-
-  /// In a world of these processes.
-  [[nodiscard]] std::chrono::nanoseconds in(const std::vector<ProcessFacts>& processes) const noexcept {
-    const auto has_gpus = [](const ProcessFacts& process) { return !process.versions.empty(); };
-    return std::ranges::any_of(processes, has_gpus) ? with_gpus : without_gpus;
+/// For how long the thread of connections polls before it sleeps: as long as a device thread does. A thread that sleeps
+/// takes tens of microseconds to wake up, or more if its processor has slept, too. That thread only.
+class ConnectionSpin {
+ public:
+  [[nodiscard]] std::chrono::nanoseconds limit() const noexcept { return has_gpus_ ? with_gpus_ : without_gpus_; }
+  /// Of the processes of the world. It may change.
+  void set_processes(const std::vector<ProcessFacts>& processes) noexcept {
+    has_gpus_ = std::ranges::any_of(processes, [](const ProcessFacts& each) { return !each.versions.empty(); });
   }
+  /// The handler that runs now exchanges a heartbeat, or has a message of another kind. The thread need not poll longer
+  /// for heartbeats.
+  void note(bool is_heartbeat) noexcept {
+    if (!is_heartbeat)
+      last_ = Handler::OfMessage;
+    else if (last_ == Handler::Other)
+      last_ = Handler::OfHeartbeat;
+  }
+  /// Whether the handler that has run only exchanged heartbeats.
+  [[nodiscard]] bool take_heartbeat() noexcept { return std::exchange(last_, Handler::Other) == Handler::OfHeartbeat; }
+
+ private:
+  std::chrono::nanoseconds without_gpus_ = settings().get<std::chrono::nanoseconds>("device_thread.spin");
+  std::chrono::nanoseconds with_gpus_ =
+      std::max(without_gpus_, settings().get<std::chrono::nanoseconds>("cuda.device_thread_spin"));
+  bool has_gpus_ = false;
+  enum class Handler : std::uint8_t { Other, OfHeartbeat, OfMessage };
+  Handler last_ = Handler::Other;
 };
 
-/// Runs the handlers of connections until the io_context is stopped. When there is nothing to do, it polls for `spin`,
-/// which a handler may change, before it sleeps. Throws what a handler throws, and can be called again then.
-/// Precondition: the io_context has work until it is stopped.
-inline void run_connections(boost::asio::io_context& io, const std::chrono::nanoseconds& spin) {
-  SpinWait idle(spin);
+/// Runs the handlers of connections until the io_context is stopped. When there is nothing to do, it polls before it
+/// sleeps. Throws what a handler throws, and can be called again then. Precondition: the io_context has work until it
+/// is stopped.
+inline void run_connections(boost::asio::io_context& io, ConnectionSpin& spin) {
+  SpinWait idle(spin.limit());
   while (!io.stopped()) {
     if (io.poll_one() == 0) {
       if (idle.spin_once()) continue;
       io.run_one();
     }
-    idle = SpinWait(spin);
+    if (!spin.take_heartbeat()) idle = SpinWait(spin.limit());
   }
 }
 

@@ -56,7 +56,7 @@ class SendQueue {
   /// Sends nothing more. The socket is not used after this returns. Idempotent.
   void close() noexcept;
   /// The items that were not sent, of which the first may have been sent partly; nothing when called again. Call after
-  /// close(): whoever ends the connection need not be the one that the items belong to.
+  /// close(), which may have been called for another reason than these items.
   [[nodiscard]] std::deque<Item> take_unsent() noexcept;
 
  private:

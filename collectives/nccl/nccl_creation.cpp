@@ -108,11 +108,11 @@ void NcclCreation::share_memory() {
   using Message = PeerMemoryExchange::Message;
   PeerMemoryExchange* const exchange = opened_->exchange();
   if (exchange == nullptr) return;
-  std::vector<std::vector<Message>> own(comms_.size());
+  messages_.resize(comms_.size());
   for (std::size_t rank = 0; rank < comms_.size(); ++rank) {
-    own[rank].resize(world_size_);
-    own[rank][static_cast<std::size_t>(ranks_[rank])] = exchange->message(rank);
-    exchange->write(rank, std::as_bytes(std::span(own[rank])));
+    messages_[rank].resize(world_size_);
+    messages_[rank][static_cast<std::size_t>(ranks_[rank])] = exchange->message(rank);
+    exchange->write(rank, std::as_bytes(std::span(messages_[rank])));
   }
   reduce_scratch(world_size_ * sizeof(Message), NcclReduction::Max);
   std::vector<Message> all(world_size_);
@@ -120,8 +120,8 @@ void NcclCreation::share_memory() {
   if (!exchange->begin(all)) return;
   std::optional<bool> has_access;
   wait_until([&] { return (has_access = exchange->advance()).has_value(); });
-  const auto answer = static_cast<std::byte>(*has_access);
-  for (std::size_t rank = 0; rank < comms_.size(); ++rank) exchange->write(rank, {&answer, 1});
+  answer_ = static_cast<std::byte>(*has_access);
+  for (std::size_t rank = 0; rank < comms_.size(); ++rank) exchange->write(rank, {&answer_, 1});
   reduce_scratch(1, NcclReduction::Min);
   std::byte of_all{};
   exchange->read(0, {&of_all, 1});

@@ -71,6 +71,9 @@ class NcclCreation {
   std::condition_variable cancelled_;
   std::exception_ptr cause_;         // guarded by mutex_, like revocable_
   std::vector<NcclComm> revocable_;  // the children, while create() may wait in them
+  // What is copied to the devices, which may go on when create() throws.
+  std::vector<std::vector<PeerMemoryExchange::Message>> messages_;
+  std::byte answer_{};
 };
 
 }  // namespace cox::detail

@@ -13,11 +13,11 @@ namespace cox {
 
 /// How the ranks of several processes get access to memory of each other, so that kernels of ours can do small
 /// collectives among them. NcclCreation calls the functions in this order, on one thread, while no operation is
-/// launched. A process that cannot take part says so in its message, or in the end: then no process shares memory.
-/// Ranks are those of this process.
+/// launched. If a process cannot take part, its message or the value of advance() has that, and no process shares
+/// memory. Ranks are those of this process.
 class PeerMemoryExchange {
  public:
-  /// What a rank tells the others.
+  /// From each rank to all others.
   static constexpr std::size_t message_size = 128;
   using Message = std::array<std::byte, message_size>;
 

@@ -221,7 +221,9 @@ void LeaderService::complete_successor() {
 void LeaderService::receive_own(Message message) { receive(*options_.own, std::move(message)); }
 
 void LeaderService::receive(std::uint16_t process, Message message) {
-  if (const auto* const heartbeat = std::get_if<Heartbeat>(&message)) {
+  const auto* const heartbeat = std::get_if<Heartbeat>(&message);
+  if (handlers_.received) handlers_.received(heartbeat != nullptr);
+  if (heartbeat != nullptr) {
     if (links_[process] == nullptr) return;
     heard_[process] = {.sent = heartbeat->sent, .at = links_[process]->last_heard()};
     if (heartbeat->heard == 0) send_heartbeat(process);  // so that the clocks are compared soon

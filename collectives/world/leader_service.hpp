@@ -54,6 +54,8 @@ class LeaderService {
     std::function<void(const std::string& fault)> own_failed{};
     /// A process other than the own one is gone. The text names it.
     std::function<void(std::uint16_t process, Kind kind, const std::string& text)> lost{};
+    /// A process has sent a message. Must not throw.
+    std::function<void(bool is_heartbeat)> received{};
   };
 
   LeaderService(boost::asio::io_context& io, LeaderServiceOptions options, Handlers handlers);

@@ -1,4 +1,3 @@
-#include <coxswain/collectives/link/run_connections.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
 #include <coxswain/collectives/world/world_session.hpp>
 
@@ -122,7 +121,8 @@ void WorldSession::join() {
   connect_data(deadline);
   running_since_ = last_heartbeat_ = steady_clock::now();
   if (io_.stopped()) io_.restart();
-  thread_ = std::thread([this, spin = ConnectionSpin().in(facts_)] { run(spin); });
+  spin_.set_processes(facts_);
+  thread_ = std::thread([this] { run(); });
   std::vector<DeviceId> devices;
   for (const ProcessFacts& facts : facts_) devices.insert(devices.end(), facts.devices.begin(), facts.devices.end());
   sequencer_.join_world(static_cast<std::uint16_t>(own_ + 1), std::move(devices), follower_, max_ahead_);
@@ -139,11 +139,11 @@ void WorldSession::join() {
   sequencer_.skip_broken_epochs();
 }
 
-void WorldSession::run(std::chrono::nanoseconds spin) noexcept {
+void WorldSession::run() noexcept {
   const auto keep_running = boost::asio::make_work_guard(io_);
   for (;;) {
     try {
-      run_connections(io_, spin);
+      run_connections(io_, spin_);
       return;
     } catch (const std::exception& error) {  // no memory, or a message that is wrong in a way that was not foreseen
       lose_world(std::string("the thread of its connections has failed: ") + error.what());
@@ -158,20 +158,20 @@ void WorldSession::lead(Store& store, Time deadline) {
                      : one_host                     ? address(boost::asio::ip::address_v4::loopback())
                                                     : interface_towards(place.host);
   token_ = random_token();
-  service_.emplace(
-      io_,
-      LeaderServiceOptions{.processes = place.processes,
-                           .run = place.run,
-                           .token = token_,
-                           .max_ahead = options_.max_ahead,
-                           .heartbeat = options_.heartbeat,
-                           .silence = options_.silence,
-                           .identified_within = options_.identified_within,
-                           .own = own_},
-      LeaderService::Handlers{.to_own = [this](Message message) { handle(std::move(message)); },
-                              .own_failed = [this](const std::string& fault) { lose_world(fault); },
-                              .lost = [this](std::uint16_t process, CollectiveError::Kind kind,
-                                             const std::string& text) { note_lost(process, kind, text); }});
+  service_.emplace(io_,
+                   LeaderServiceOptions{.processes = place.processes,
+                                        .run = place.run,
+                                        .token = token_,
+                                        .max_ahead = options_.max_ahead,
+                                        .heartbeat = options_.heartbeat,
+                                        .silence = options_.silence,
+                                        .identified_within = options_.identified_within,
+                                        .own = own_},
+                   LeaderService::Handlers{.to_own = [this](Message message) { handle(std::move(message)); },
+                                           .own_failed = [this](const std::string& fault) { lose_world(fault); },
+                                           .lost = [this](std::uint16_t process, CollectiveError::Kind kind,
+                                                          const std::string& text) { note_lost(process, kind, text); },
+                                           .received = [this](bool is_heartbeat) { spin_.note(is_heartbeat); }});
   service_->listen(at);
   listen_for_data(at);
   service_->set_own(own_facts());

@@ -31,7 +31,7 @@ class WorldLeader::Thread {
  public:
   explicit Thread(WorldLeaderOptions options)
       : heartbeat_(settings().get<std::chrono::nanoseconds>("world.heartbeat")),
-        service_(io_, service_options(options), {}) {
+        service_(io_, service_options(options), {.received = [this](bool is_heartbeat) { spin_.note(is_heartbeat); }}) {
     boost::system::error_code error;
     const auto at = boost::asio::ip::make_address(options.host, error);
     if (error)
@@ -99,16 +99,17 @@ class WorldLeader::Thread {
     if (now - last_heartbeat_ > 2 * heartbeat_) running_since_ = now;
     last_heartbeat_ = now;
     service_.send_heartbeats(now, running_since_);
-    spin_ = spins_.in(service_.facts());
+    spin_.set_processes(service_.facts());
     timer_.expires_after(heartbeat_);
     timer_.async_wait([this](const boost::system::error_code& failed) {
-      if (!failed) send_heartbeats();
+      if (failed) return;
+      spin_.note(true);
+      send_heartbeats();
     });
   }
 
   const std::chrono::nanoseconds heartbeat_;
-  const ConnectionSpin spins_;
-  std::chrono::nanoseconds spin_ = spins_.without_gpus;
+  ConnectionSpin spin_;
   boost::asio::io_context io_;
   boost::asio::steady_timer timer_{io_};
   LeaderService service_;

@@ -126,7 +126,9 @@ void WorldSession::lose_data(std::uint16_t process, Kind kind, const std::string
 }
 
 void WorldSession::handle(Message message) {
-  if (const auto* const heartbeat = std::get_if<Heartbeat>(&message)) return note_heartbeat(*heartbeat);
+  const auto* const heartbeat = std::get_if<Heartbeat>(&message);
+  spin_.note(heartbeat != nullptr);
+  if (heartbeat != nullptr) return note_heartbeat(*heartbeat);
   if (const auto* const gone = std::get_if<Gone>(&message)) {
     if (leads_ || gone->process >= facts_.size()) return;  // service_ calls note_lost() in the leader itself
     if (gone->process == own_) return lose_world(gone->text);
@@ -163,6 +165,7 @@ void WorldSession::note_joined(std::uint16_t process, ProcessFacts facts) {
     const std::lock_guard lock(facts_mutex_);
     facts_[process] = std::move(facts);
   }
+  spin_.set_processes(facts_);
   why_gone_[process] = nullptr;
   stalls_[process] = {};
   has_data_ended_[process] = false;
@@ -243,7 +246,9 @@ void WorldSession::send_heartbeats() {
   poll_completed();
   heartbeat_timer_.expires_after(options_.heartbeat);
   heartbeat_timer_.async_wait([this](const error_code& failed) {
-    if (!failed) send_heartbeats();
+    if (failed) return;
+    spin_.note(true);
+    send_heartbeats();
   });
 }
 

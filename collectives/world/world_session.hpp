@@ -6,6 +6,7 @@
 #include <coxswain/collectives/link/clock_offset.hpp>
 #include <coxswain/collectives/link/control_link.hpp>
 #include <coxswain/collectives/link/data_link.hpp>
+#include <coxswain/collectives/link/run_connections.hpp>
 #include <coxswain/collectives/link/silence.hpp>
 #include <coxswain/collectives/link/stall.hpp>
 #include <coxswain/collectives/sequencer/sequencer.hpp>
@@ -93,7 +94,7 @@ class WorldSession {
   [[nodiscard]] ProcessFacts own_facts() const;
 
   // The thread of the connections:
-  void run(std::chrono::nanoseconds spin) noexcept;
+  void run() noexcept;
   void note_lost(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
   void note_joined(std::uint16_t process, ProcessFacts facts);
   void lose_data(std::uint16_t process, CollectiveError::Kind kind, const std::string& text);
@@ -129,6 +130,7 @@ class WorldSession {
   Token token_{};
   mutable std::mutex facts_mutex_;  // only the thread of the connections, or that of join(), changes facts_
   std::vector<ProcessFacts> facts_;
+  ConnectionSpin spin_;
   boost::asio::io_context io_;
   Tcp::acceptor data_acceptor_{io_};
   boost::asio::steady_timer heartbeat_timer_{io_};

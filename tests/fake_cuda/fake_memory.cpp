@@ -2,6 +2,7 @@
 #include <coxswain/tests/fake_cuda/fake_driver.hpp>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <string_view>
+#include <utility>
 
 using namespace cox::test;
 
@@ -108,6 +111,14 @@ CUresult copy(const Rows& to, const Rows& from, std::size_t row_bytes, std::size
       std::memcpy(to.begin + row * to.pitch, from.begin + row * from.pitch, row_bytes);
   };
   return enqueue_once(stream, piece, function);
+}
+
+// COX_FAKE_CUDA_KILLED and COX_FAKE_CUDA_STOPPED name a function in which the process is: export or import.
+void signal_if_asked(const char* function) {
+  for (const auto& [variable, signal] :
+       {std::pair("COX_FAKE_CUDA_KILLED", SIGKILL), {"COX_FAKE_CUDA_STOPPED", SIGSTOP}})
+    if (const char* const where = std::getenv(variable); where != nullptr && std::string_view(where) == function)
+      ::raise(signal);
 }
 
 }  // namespace
@@ -250,6 +261,7 @@ CUresult cuMemUnmap(CUdeviceptr address, std::size_t bytes) {
 }
 CUresult cuMemExportToShareableHandle(void* descriptor, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType,
                                       unsigned long long) {
+  signal_if_asked("export");
   const auto lock = lock_fake();
   if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
   if (fake_state().export_error != 0) return static_cast<CUresult>(fake_state().export_error);
@@ -261,6 +273,7 @@ CUresult cuMemExportToShareableHandle(void* descriptor, CUmemGenericAllocationHa
 // The device is encoded in the size of the file: one more page for each device before it.
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* descriptor,
                                         CUmemAllocationHandleType) {
+  signal_if_asked("import");
   const auto lock = lock_fake();
   if (const CUresult result = fake_failure(); result != CUDA_SUCCESS) return result;
   if (fake_state().import_error != 0) return static_cast<CUresult>(fake_state().import_error);

@@ -184,12 +184,45 @@ inline const std::map<std::string, Scenario>& scenarios() {
          report("sum", [&] { process.sum(process.all); });
          try_again("rest", process, process.rest());
        }},
-      {"killed while the processes exchange memory",
+      {"killed before it passes its memory on",
+       [](GpuProcess& process) {
+         if (process.world.process() == 1) ::setenv("COX_FAKE_CUDA_KILLED", "export", 1);
+         report("sum", [&] { process.sum(process.all); });
+         try_again("rest", process, process.rest());
+       }},
+      {"stopped before it passes its memory on",
+       [](GpuProcess& process) {
+         if (process.world.process() == 1) ::setenv("COX_FAKE_CUDA_STOPPED", "export", 1);
+         report("sum", [&] { process.sum(process.all); });
+         try_again("rest", process, process.rest());
+       }},
+      {"killed before it has the memory of others",
+       [](GpuProcess& process) {
+         if (process.world.process() == 1) ::setenv("COX_FAKE_CUDA_KILLED", "import", 1);
+         report("sum", [&] { process.sum(process.all); });
+         try_again("rest", process, process.rest());
+       }},
+      {"killed before the processes agree about memory",
        [](GpuProcess& process) {
          if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "operation 8", 1);
          report("sum", [&] { process.sum(process.all); });
          try_again("rest", process, process.rest());
        }},
+#if COX_WORLD_STAND_INS
+      {"a kernel that one process cannot load",
+       [](GpuProcess& process) {
+         FakeCuda* const fake = find_cuda_stand_in();
+         if (process.world.process() == 1) {
+           const std::lock_guard lock(fake->mutex);
+           fake->kernels.erase("cox_one_shot_lines_f32_sum");
+         }
+         report("sum", [&] { process.sum(process.all); });
+         report("integers", [&] {
+           process.client.all_reduce(process.values, process.sums, ElementType::I32, process.all, ReduceOperation::Max);
+           static_cast<void>(process.client.read_one(process.sums));
+         });
+       }},
+#endif
       {"leader killed",
        [](GpuProcess& process) {
          report("sum", [&] { sum_for_ever(process); });

@@ -10,13 +10,25 @@ int main(int count, char** arguments) {
   test.run_all(1000);
   for (const std::string name :
        {"killed in the creation", "killed in the split", "killed while the ranks are connected",
-        "killed before the processes exchange memory", "killed while the processes exchange memory"})
+        "killed before the processes exchange memory", "killed before it passes its memory on",
+        "killed before it has the memory of others", "killed before the processes agree about memory"})
     test.run(name, {}, [](WorldProcesses&) {}, test.survivors(name, {FailureKind::ProcessGone}, 0), {1});
   test.run(
       "poison that spreads", {}, [](WorldProcesses&) {},
       [&](std::size_t, const std::string& output) {
         test.expect(FailureTest::line_of(output, "sum").names(first_cause), "spread: all are told the first cause");
         test.expect(FailureTest::line_of(output, "again").text == "nothing", "spread: the communicator goes on");
+      });
+  test.run("stopped before it passes its memory on", {"COX_WORLD_HEARTBEAT=50ms", "COX_WORLD_SILENCE=300ms"},
+           [](WorldProcesses&) {},
+           test.survivors("stopped while it exports", {FailureKind::ProcessSilent, FailureKind::ProcessGone}, 0), {1});
+  test.run(
+      "a kernel that one process cannot load", {}, [](WorldProcesses&) {},
+      [&](std::size_t, const std::string& output) {
+        const FailureTest::Line sum = FailureTest::line_of(output, "sum");
+        test.expect(sum.is(FailureKind::RankFailed) && sum.names("cox_one_shot_lines_f32_sum"),
+                    "a kernel that cannot be loaded: all get the cause");
+        test.expect(FailureTest::line_of(output, "integers").text == "nothing", "and the communicator goes on");
       });
   test.run_without_order("in the order of ranks for one process", {},
                          "collectives.reproducible is not the same in all processes");

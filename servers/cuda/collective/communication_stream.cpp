@@ -43,6 +43,8 @@ void CudaCollectiveLaunch::issue(const IssueTarget& target) noexcept {
     // Launched even if it reads poisoned memory, since the other ranks may have launched. But it does not begin before
     // the other processes have marked the operation as failed: it cannot complete there before it has begun here.
     MarkScope marks;
+    // If the driver refuses a launch of the same batch, what this reads may be poisoned, which admit() must find.
+    if (own.shared() && stream.has_unlaunched_of_others(own)) target.flush_launches();
     admit();
     if (own.shared() && reads_poison()) {
       const std::shared_ptr<StreamHold>& hold = own.hold();
@@ -125,6 +127,12 @@ void CommunicationStream::open() {
   stream_->queue().native().set_flush_callback([weak = weak_from_this()] {
     if (const auto stream = weak.lock()) stream->note_launched();
   });
+}
+
+// Those of the rank itself need not be given to the driver first: the same kernels of the other processes wait for
+// them.
+bool CommunicationStream::has_unlaunched_of_others(const CudaRank& rank) const noexcept {
+  return std::ranges::any_of(unlaunched_, [&](const Launch& launch) { return launch->rank.get() != &rank; });
 }
 
 // `note` is called with the driver's result when the batch is given to the driver.

@@ -70,6 +70,8 @@ class CommunicationStream : public std::enable_shared_from_this<CommunicationStr
 
   // For launches that are issued:
 
+  /// Whether launches of other ranks than this one are in the launch batch.
+  [[nodiscard]] bool has_unlaunched_of_others(const CudaRank& rank) const noexcept;
   /// Adds the kernels of the launch to the launch batch, which the driver receives together with those of later ones.
   void launch_kernels(const Launch& launched);
   /// `launches`: of one rank, given to the driver, with their completion events. Passes them to NCCL's communicators,

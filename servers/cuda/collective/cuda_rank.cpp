@@ -198,8 +198,8 @@ std::size_t CudaRank::prepare() {
   return prepared;
 }
 
-// The same on all ranks. std::nullopt while what the algorithm needs is being made: the devices are opened, and the
-// kernels compiled, for our own kernels, or NCCL creates its communicator.
+// The same algorithm on all ranks; a refusal may be that of one process. std::nullopt while what the algorithm needs is
+// being made: the devices are opened, and the kernels compiled, for our own kernels, or NCCL creates its communicator.
 std::optional<CudaRank::Choice> CudaRank::choose_algorithm(const CollectiveRequests& requests) {
   const auto is_created = [&] { return nccl_communicator_->created() || nccl_communicator_->created(make_retry()); };
   // Several processes agree in the creation whether their kernels have access to the memory of all ranks. They create

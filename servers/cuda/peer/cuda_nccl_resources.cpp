@@ -68,13 +68,20 @@ void CudaNcclResources::make_exchange(const CommunicationId& devices, bool is_re
                    .scratch = ranks_[place].scratch.get(),
                    .stream = ranks_[place].stream.get()});
   }
-  exchange_ = std::make_unique<CudaPeerExchange>(devices, std::move(own), is_reproducible,
-                                                 [this](CudaPeerExchange::Result result) {
-                                                   peer_kernels_ = std::move(result.kernels);
-                                                   can_compile_ = result.can_compile;
-                                                   if (peer_kernels_ == nullptr)
-                                                     refuse_peer_kernels(result.why_not, result.cause);
-                                                 });
+  exchange_ =
+      std::make_unique<CudaPeerExchange>(devices, std::move(own), is_reproducible,
+                                         [this](CudaPeerExchange::Result result) { take_result(std::move(result)); });
+}
+
+void CudaNcclResources::take_result(CudaPeerExchange::Result result) noexcept {
+  peer_kernels_ = std::move(result.kernels);
+  can_compile_ = result.can_compile;
+  if (peer_kernels_ != nullptr) return;
+  try {
+    refuse_peer_kernels(result.why_not, result.cause);
+  } catch (...) {  // no memory for the reason
+    why_no_peer_kernels_ = std::current_exception();
+  }
 }
 
 bool CudaNcclResources::has_kernels_for(const CollectiveRequest& request) const {

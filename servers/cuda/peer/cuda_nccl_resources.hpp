@@ -58,6 +58,7 @@ class CudaNcclResources final : public NcclDeviceResources {
       : contexts_(std::move(contexts)), ranks_(contexts_.size()) {}
   void make_peer_kernels(const CommunicationId& devices);
   void make_exchange(const CommunicationId& devices, bool is_reproducible);
+  void take_result(CudaPeerExchange::Result result) noexcept;
   void refuse_peer_kernels(const std::string& why, const std::exception_ptr& cause = nullptr);
 
   std::vector<std::shared_ptr<CudaContext>> contexts_;

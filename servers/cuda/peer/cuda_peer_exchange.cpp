@@ -3,6 +3,8 @@
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
+#include <coxswain/servers/cuda/compile/compile.hpp>
+#include <coxswain/servers/cuda/compile/kernel_cache.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>
 #include <coxswain/servers/cuda/peer/embedded_kernels.hpp>
@@ -22,15 +24,14 @@ namespace {
 
 using world::DescriptorAddress;
 
-// For the descriptors of the other processes, all of which have begun to exchange them.
-constexpr std::chrono::seconds exchange_within{10};
-
 enum class Ability : std::uint8_t { Unable, SettingFalse, Able };
 
 // Equal in processes whose kernels use the memory in the same way.
 std::uint64_t checksum_of_kernels(std::size_t ranks) {
   const PeerKernelLimits& limits = peer_kernel_limits(ranks);
-  std::string text = peer_kernels_source({}, ranks) + std::to_string(PeerKernels::memory_size(ranks));
+  std::string text = peer_kernels_source({}, ranks) +
+                     peer_kernels_source({.reduces = true, .type = ElementType::F32}, ranks) +
+                     std::to_string(PeerKernels::memory_size(ranks));
   for (const std::size_t limit :
        {limits.lines, limits.one_shot, limits.all_reduce, limits.block_lines, limits.broadcast_lines, limits.blocks,
         limits.broadcast, std::size_t{limits.thread_blocks}})
@@ -48,10 +49,19 @@ std::uint64_t checksum_of_images(const std::vector<CudaPeerExchange::Rank>& rank
   return source_checksum(text);
 }
 
-bool has_compiler() {
+// Whether NVRTC compiles for these devices: it may be too old for them, or lack files.
+bool can_compile_for(const std::vector<CudaPeerExchange::Rank>& ranks) {
   try {
-    return find_nvrtc().nvrtc != nullptr;
-  } catch (...) {  // a setting that is not valid, which the first compilation reports
+    const KernelSource small{
+        .text = "extern \"C\" __global__ void cox_small() {}", .name_expression = {}, .headers = {}, .options = {}};
+    for (const CudaPeerExchange::Rank& rank : ranks) {
+      const ComputeCapability device = capability_of(*rank.own.context);
+      const std::string architecture = architecture_name(device.major, device.minor);
+      static_cast<void>(compile_cached(nvrtc(), small, architecture, key_of(nvrtc(), small, architecture),
+                                       KernelCache::of_process()));
+    }
+    return true;
+  } catch (...) {  // the first compilation that is needed reports why
     return false;
   }
 }
@@ -92,13 +102,14 @@ CudaPeerExchange::Greeting CudaPeerExchange::make_greeting() noexcept try {
   greeting.neighbourhood = world::descriptor_neighbourhood();
   greeting.kernels = checksum_of_kernels(devices_.world_size());
   greeting.images = checksum_of_images(ranks_);
-  greeting.can_compile = has_compiler();
+  greeting.can_compile = can_compile_for(ranks_);
   if (exchange_ == nullptr) exchange_ = std::make_unique<world::DescriptorExchange>();
   greeting.address = exchange_->address();
   greeting.ability = Ability::Able;
   return greeting;
 } catch (...) {
   result_.cause = std::current_exception();
+  warn("this process cannot exchange memory with others");
   return {};
 }
 
@@ -109,20 +120,22 @@ bool CudaPeerExchange::begin(const std::vector<Message>& messages) noexcept {
   for (std::size_t rank = 0; rank < messages.size(); ++rank)
     std::memcpy(&greetings[rank], messages[rank].data(), sizeof(Greeting));
   const Obstacle obstacle = obstacle_of(greetings);
-  try {
-    if (obstacle.kind != Obstacle::Kind::None) {
+  if (obstacle.kind != Obstacle::Kind::None) {
+    try {
       result_.why_not = text_of(obstacle);
-      end(false);
-      return false;
+    } catch (...) {  // no memory for the text
     }
+    end(false);
+    return false;
+  }
+  try {
     result_.can_compile = std::ranges::all_of(greetings, &Greeting::can_compile);
-    deadline_ = std::chrono::steady_clock::now() + exchange_within;
     share(greetings);
   } catch (...) {  // advance() returns false
     result_.cause = std::current_exception();
     exchange_.reset();
   }
-  return obstacle.kind == Obstacle::Kind::None;
+  return true;
 }
 
 CudaPeerExchange::Obstacle CudaPeerExchange::obstacle_of(std::span<const Greeting> greetings) noexcept {
@@ -157,6 +170,10 @@ std::string CudaPeerExchange::text_of(const Obstacle& obstacle) const {
 }
 
 void CudaPeerExchange::share(std::span<const Greeting> greetings) {
+  std::vector<std::shared_ptr<CudaContext>> contexts;
+  for (const Rank& rank : ranks_) contexts.push_back(rank.own.context);
+  if (!all_reach_each_other(contexts))
+    throw std::runtime_error("not all GPUs of this process can access each other's memory");
   const std::size_t bytes = PeerKernels::memory_size(devices_.world_size());
   memory_.resize(devices_.world_size());
   std::vector<FileDescriptor> own;
@@ -179,14 +196,10 @@ void CudaPeerExchange::share(std::span<const Greeting> greetings) {
 std::optional<bool> CudaPeerExchange::advance() noexcept {
   if (exchange_ == nullptr) return false;
   try {
-    if (exchange_->advance()) {
-      import(exchange_->take());
-      exchange_.reset();
-      return true;
-    }
-    if (std::chrono::steady_clock::now() < deadline_) return std::nullopt;
-    throw std::runtime_error("the other processes have not exchanged their memory within " +
-                             std::to_string(exchange_within.count()) + " s");
+    if (!exchange_->advance()) return std::nullopt;
+    import(exchange_->take());
+    exchange_.reset();
+    return true;
   } catch (...) {
     result_.cause = std::current_exception();
     exchange_.reset();
@@ -223,14 +236,18 @@ void CudaPeerExchange::end(bool all_have_access) noexcept {
       result_.why_not = result_.cause == nullptr
                             ? "another process has no access to the memory of all GPUs of the communicator"
                             : "this process has no access to the memory of all GPUs of the communicator";
-      log::write(LogSubsystem::Collectives, LogLevel::Warn, [this] {
-        return "small collectives of " + devices_.to_string() + " use NCCL, which is slower: " + result_.why_not +
-               (result_.cause == nullptr ? "" : ": " + describe_cause(result_.cause));
-      });
+      warn(result_.why_not);
     }
   } catch (...) {  // no memory for the text
   }
   then_(std::exchange(result_, {}));
+}
+
+void CudaPeerExchange::warn(const std::string& why) const noexcept {
+  log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
+    return "small collectives of " + devices_.to_string() + " use NCCL, which is slower: " + why +
+           (result_.cause == nullptr ? "" : ": " + describe_cause(result_.cause));
+  });
 }
 
 void CudaPeerExchange::write(std::size_t rank, std::span<const std::byte> bytes) const {

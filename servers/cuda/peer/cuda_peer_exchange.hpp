@@ -8,7 +8,6 @@
 #include <coxswain/servers/cuda/peer/peer_kernels.hpp>
 #include <coxswain/servers/cuda/peer/peer_memory.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -40,7 +39,7 @@ class CudaPeerExchange final : public PeerMemoryExchange {
     std::exception_ptr cause;  ///< of that, in this process
   };
 
-  /// `devices`: of all processes. `then` is called once, when all processes have agreed.
+  /// `devices`: of all processes. `then` is called once, when all processes have agreed, and must not throw.
   CudaPeerExchange(CommunicationId devices, std::vector<Rank> ranks, bool is_reproducible,
                    UniqueFunction<void(Result)> then);
 
@@ -52,7 +51,7 @@ class CudaPeerExchange final : public PeerMemoryExchange {
   void read(std::size_t rank, std::span<std::byte> bytes) const override;
 
  private:
-  /// What a rank tells the others; the same for all ranks of a process.
+  /// The contents of a message; the same for all ranks of a process.
   struct Greeting;
 
   /// Why processes do not share memory.
@@ -67,6 +66,7 @@ class CudaPeerExchange final : public PeerMemoryExchange {
   [[nodiscard]] std::string text_of(const Obstacle& obstacle) const;
   void share(std::span<const Greeting> greetings);
   void import(std::vector<std::vector<FileDescriptor>> shared);
+  void warn(const std::string& why) const noexcept;
 
   const CommunicationId devices_;
   const std::vector<Rank> ranks_;
@@ -75,7 +75,6 @@ class CudaPeerExchange final : public PeerMemoryExchange {
   std::unique_ptr<world::DescriptorExchange> exchange_;
   std::vector<std::vector<std::size_t>> others_;     // the ranks of each other process
   std::vector<std::shared_ptr<PeerMemory>> memory_;  // of all ranks
-  std::chrono::steady_clock::time_point deadline_;
   Result result_;
 };
 

@@ -212,16 +212,6 @@ std::vector<std::shared_ptr<PeerMemory>> memory_of(const std::vector<std::shared
   return memory;
 }
 
-bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& contexts) {
-  for (const auto& from : contexts)
-    for (const auto& to : contexts) {
-      int reaches = 1;
-      if (from != to) COX_CUDA_TRY(device_can_access_peer(&reaches, from->device(), to->device()));
-      if (reaches == 0) return false;
-    }
-  return true;
-}
-
 }  // namespace
 
 bool PeerKernels::is_needed(const CollectiveRequest& request, bool is_reproducible) noexcept {

@@ -10,6 +10,16 @@
 
 namespace cox::detail {
 
+bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& contexts) {
+  for (const auto& from : contexts)
+    for (const auto& to : contexts) {
+      int reaches = 1;
+      if (from != to) COX_CUDA_TRY(device_can_access_peer(&reaches, from->device(), to->device()));
+      if (reaches == 0) return false;
+    }
+  return true;
+}
+
 std::shared_ptr<PeerMemory> PeerMemory::create(const std::shared_ptr<CudaContext>& context, std::size_t bytes,
                                                Sharing sharing) {
   const CurrentContext current(*context);
@@ -18,7 +28,10 @@ std::shared_ptr<PeerMemory> PeerMemory::create(const std::shared_ptr<CudaContext
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context->ordinal()};
   if (sharing == Sharing::OtherProcesses) properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  if (driver().physical_create(&memory->piece_, bytes, &properties, 0) != CUDA_SUCCESS) throw std::bad_alloc();
+  const CUresult result = driver().physical_create(&memory->piece_, bytes, &properties, 0);
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && sharing == Sharing::OtherProcesses)
+    throw_cuda_error(result, "physical_create", std::source_location::current());
+  if (result != CUDA_SUCCESS) throw std::bad_alloc();
   memory->has_piece_ = true;
   if (memory->map(access_for(*context)) != CUDA_SUCCESS) throw std::bad_alloc();
   // The kernels read zeros first. The memory never contains data of another process, but may contain old data of this

@@ -13,6 +13,9 @@
 
 namespace cox::detail {
 
+/// Whether each of these devices can access the memory of each other one. Throws CudaError.
+[[nodiscard]] bool all_reach_each_other(const std::vector<std::shared_ptr<CudaContext>>& contexts);
+
 /// Memory of one rank that the kernels of all ranks access: of a GPU of this process, or of another process of this
 /// host. It exists as long as a process refers to it, also if the process that created it has ended. Any thread.
 class PeerMemory {
@@ -20,8 +23,8 @@ class PeerMemory {
   enum class Sharing : std::uint8_t { None, OtherProcesses };
 
   /// Memory of the device, all zeros, which each device of this process that can reach it may access. `bytes`: a
-  /// multiple of CudaStorage::granule. Blocks until it is zeroed. Throws std::bad_alloc, also if the driver has no such
-  /// memory; CudaError.
+  /// multiple of CudaStorage::granule. Blocks until it is zeroed. Throws std::bad_alloc if there is no memory, also if
+  /// the driver has none that can be mapped; CudaError, also if it has none that can be shared.
   [[nodiscard]] static std::shared_ptr<PeerMemory> create(const std::shared_ptr<CudaContext>& context,
                                                           std::size_t bytes, Sharing sharing);
   /// Memory that another process has shared, to which these devices of this process get access. Throws CudaError, also

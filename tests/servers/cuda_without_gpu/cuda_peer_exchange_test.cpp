@@ -164,6 +164,13 @@ TEST_CASE("Processes that differ in what matters share no memory, and say why") 
     REQUIRE_FALSE(processes.begin(messages));
     require_none(processes, "not all processes of the communicator are on one host");
   }
+  SECTION("the kernels") {
+    TwoProcesses processes;
+    std::vector<Message> messages = processes.messages();
+    messages[1][8] ^= std::byte{1};  // of their checksum
+    REQUIRE_FALSE(processes.begin(messages));
+    require_none(processes, "not all processes have the same kernels in peer memory");
+  }
   SECTION("a process that can say nothing") {
     TwoProcesses processes;
     std::vector<Message> messages = processes.messages();
@@ -214,6 +221,38 @@ TEST_CASE("A process whose exchange has ended keeps the others from waiting") {
   CHECK_THAT(describe_cause(processes.results[0]->cause), ContainsSubstring("exchange of file descriptors"));
 }
 
+TEST_CASE("GPUs of one process that cannot access each other's memory share none with another process") {
+  FakeGpus gpus;
+  const std::array contexts{CudaContext::open(0), CudaContext::open(1)};
+  const CurrentContext current(*contexts.front());
+  DriverStream stream;
+  COX_CUDA_TRY(stream_create(stream.out(), CU_STREAM_NON_BLOCKING, 0));
+  std::vector<CudaPeerExchange::Rank> ranks;
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    ranks.push_back({.own = {rank, FakeGpus::device(static_cast<std::uint16_t>(rank)), contexts[rank]},
+                     .scratch = 0,
+                     .stream = stream.get()});
+  // The third rank is of a process that has listened, and does nothing.
+  const CommunicationId devices(
+      std::vector<DeviceId>{{cuda_device_type, 0, 1}, {cuda_device_type, 1, 1}, {cuda_device_type, 2, 2}});
+  std::optional<CudaPeerExchange::Result> result;
+  CudaPeerExchange exchange(devices, ranks, false, [&](CudaPeerExchange::Result its) { result = std::move(its); });
+  CudaPeerExchange other(devices, {ranks.front()}, false, [](CudaPeerExchange::Result) {});
+  const bool reach = GENERATE(true, false);
+  {
+    const std::lock_guard lock(gpus.fake.mutex);
+    gpus.fake.has_peer_access = reach;
+  }
+  REQUIRE(exchange.begin({exchange.message(0), exchange.message(1), other.message(0)}));
+  CHECK(exchange.advance() == (reach ? std::nullopt : std::optional(false)));
+  exchange.end(false);
+  REQUIRE(result.has_value());
+  CHECK(result->kernels == nullptr);
+  if (!reach)
+    CHECK_THAT(describe_cause(result->cause),
+               ContainsSubstring("not all GPUs of this process can access each other's memory"));
+}
+
 TEST_CASE("Memory for the kernels that does not fit is std::bad_alloc, and leaves nothing behind") {
   FakeGpus gpus;
   const auto context = CudaContext::open(0);
@@ -222,7 +261,7 @@ TEST_CASE("Memory for the kernels that does not fit is std::bad_alloc, and leave
     gpus.fake.largest_piece = 1;
   }
   const int before = gpus.live();
-  CHECK_THROWS_AS(PeerMemory::create(context, PeerKernels::memory_size(2), PeerMemory::Sharing::OtherProcesses),
-                  std::bad_alloc);
+  for (const auto sharing : {PeerMemory::Sharing::None, PeerMemory::Sharing::OtherProcesses})
+    CHECK_THROWS_AS(PeerMemory::create(context, PeerKernels::memory_size(2), sharing), std::bad_alloc);
   CHECK(gpus.live() == before);
 }

@@ -22,8 +22,8 @@ ProtocolState state(std::string_view name, ProtocolState rest) {
 
 }  // namespace
 
-// A Joined is not sent, a Rejected only to a process that does not belong to the world, an Awaited only if joining takes
-// long.
+// A Joined is not sent, a Rejected only to a process that does not belong to the world, an Awaited only if joining
+// takes long.
 const std::array<ProtocolState, 23>& protocol_states() {
   static const std::array<ProtocolState, 23> states{
       state<Hello>("Hello", {.is_joining = true}),
