@@ -8,6 +8,7 @@
 #include <optional>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -70,7 +71,7 @@ void Follower::ask(const CollectiveId& operation, const CollectiveRequests& requ
     Ask ask{.number = number_of(operation.communicator),
             .operation = operation.sequence,
             .fingerprint = fingerprint(requests),
-            .description = to_string(requests),
+            .description = description_of(requests),
             .awaited = {}};
     if (awaited.size() > max_awaited)
       return send_(Refuse{.number = ask.number,
@@ -82,6 +83,28 @@ void Follower::ask(const CollectiveId& operation, const CollectiveRequests& requ
   } catch (...) {
     fail_();
   }
+}
+
+// Most operations of a loop come from one line, with one size.
+const std::string& Follower::description_of(const CollectiveRequests& requests) {
+  const CollectiveRequest& request = requests.front();
+  const auto is_same = [&](const CollectiveRequest& last) {
+    const std::source_location& site = request.caller.site;
+    const std::source_location& its = last.caller.site;
+    return last.operation == request.operation && last.element_type == request.element_type &&
+           last.count == request.count && last.reduce_operation == request.reduce_operation &&
+           last.root == request.root && last.tag == request.tag && its.line() == site.line() &&
+           its.column() == site.column() && std::string_view(its.file_name()) == site.file_name();
+  };
+  if (requests.size() != 1) {
+    last_.reset();
+    return description_ = to_string(requests);
+  }
+  if (last_ && is_same(*last_)) return description_;
+  last_.reset();
+  description_ = to_string(requests);
+  last_ = request;
+  return description_;
 }
 
 void Follower::refuse(const CollectiveId& operation, const std::exception_ptr& why) noexcept {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace cox::detail::world {
@@ -36,7 +37,12 @@ class Follower final : public WorldOrder {
   [[nodiscard]] bool handle(const Message& message);
 
  private:
+  [[nodiscard]] const std::string& description_of(const CollectiveRequests& requests);
+
   Sequencer& sequencer_;
+  // With the sequencer's lock held: what an operation that repeats the last one need not format again.
+  std::optional<CollectiveRequest> last_;
+  std::string description_;
   const std::function<void(Message)> send_;
   const std::function<void()> fail_;
 };

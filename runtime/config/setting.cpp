@@ -45,7 +45,7 @@ constexpr std::array settings_table{
             "launched alone"},
     Setting{"cuda.copy_threads", "COX_CUDA_COPY_THREADS", Type::Count, 1, 64, "8", "",
             "threads of each CUDA device that copy to and from pageable memory"},
-    Setting{"cuda.device_thread_spin", "COX_CUDA_DEVICE_THREAD_SPIN", Type::Duration, 0, second, "20ms", "",
+    Setting{"cuda.device_thread_spin", "COX_CUDA_DEVICE_THREAD_SPIN", Type::Duration, 0, second, "50ms", "",
             "how long the idle device thread of a CUDA device, or a thread of the connections of a world with CUDA "
             "devices, polls before it sleeps, if longer than device_thread.spin"},
     Setting{"cuda.driver", "COX_CUDA_DRIVER", Type::Text, 0, 0, "", "",

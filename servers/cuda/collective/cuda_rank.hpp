@@ -129,6 +129,12 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   [[nodiscard]] bool has_unsubmitted() const noexcept { return !unsubmitted_.empty(); }
   /// Whether the largest number of operations that are submitted to the sequencer together is queued.
   [[nodiscard]] bool batch_full() const noexcept { return unsubmitted_.size() >= max_batch; }
+  /// Whether the first queued operation should not wait for others to be submitted with it: other processes take part,
+  /// and nothing that was submitted before is on its way to be launched. Its release takes longer than those of a
+  /// batch.
+  [[nodiscard]] bool begins_stream() const noexcept {
+    return shared() && resources_->streams.timeline(slot_).issued() >= last_ - unsubmitted_.size();
+  }
   /// Refuses all queued operations: they will not be submitted to the sequencer.
   void refuse_unsubmitted(const std::exception_ptr& refusal) noexcept;
 

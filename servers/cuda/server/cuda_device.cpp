@@ -156,7 +156,8 @@ void CudaDevice::run_calls() noexcept {
 
 void CudaDevice::submit_to_sequencer(CudaRank& rank, SubmitMode when) noexcept {
   if (batching_.get() != &rank) submit_batched();
-  if (when == SubmitMode::Immediate || rank.batch_full() || !request_batch_end()) return rank.submit_to_sequencer();
+  if (when == SubmitMode::Immediate || rank.batch_full() || rank.begins_stream() || !request_batch_end())
+    return rank.submit_to_sequencer();
   batching_ = rank.shared_from_this();
 }
 
