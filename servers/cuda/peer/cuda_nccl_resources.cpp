@@ -4,6 +4,7 @@
 #include <coxswain/runtime/communication/world_process.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
+#include <coxswain/servers/cuda/driver/fault_report.hpp>
 
 #include <new>
 #include <source_location>
@@ -91,6 +92,8 @@ bool CudaNcclResources::has_kernels_for(const CollectiveRequest& request) const 
 CudaNcclResources::~CudaNcclResources() {
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
     const CurrentContext current(*contexts_[rank]);
+    // What NCCL has aborted may still be ending: freeing the memory would wait for that, too.
+    if (ranks_[rank].stream && !gpu_faulted()) COX_CUDA_CHECK(stream_synchronize(ranks_[rank].stream.get()));
     ranks_[rank] = {};
   }
 }
