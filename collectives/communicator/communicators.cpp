@@ -96,7 +96,15 @@ std::shared_ptr<Communicator> Communicators::find_or_open(const CommunicationId&
   if (const auto found = communicators_.find(devices);
       found != communicators_.end() && call_epoch >= found->second.since)
     return found->second.communicator;
-  const MembershipEpoch since = require_none_left(devices, call_epoch, site);
+  MembershipEpoch since = require_none_left(devices, call_epoch, site);
+  if (const auto replaced = replaced_.find(devices); replaced != replaced_.end()) {
+    if (call_epoch < replaced->second)
+      throw CollectiveError(
+          CollectiveError::Kind::Aborted,
+          "communicator " + devices.to_string() + " refused: it was replaced between this call and its execution",
+          site);
+    since = std::max(since, replaced->second);
+  }
   auto opened = std::make_shared<Communicator>(sequencer_, devices, timeout_in_force());
   return communicators_.emplace(devices, Opened{std::move(opened), since}).first->second.communicator;
 }
@@ -109,6 +117,7 @@ std::shared_ptr<Communicator> Communicators::renew(const CommunicationId& device
         found != communicators_.end() && !found->second.communicator->usable()) {
       useless = std::move(found->second.communicator);
       communicators_.erase(found);
+      replaced_[devices] = MembershipEpoch::begin_next();
     }
   }
   if (useless) useless->close(useless->broken());  // with no lock held, because refused launches are called

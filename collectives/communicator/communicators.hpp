@@ -32,8 +32,8 @@ class Communicators {
     return find_or_open(devices, MembershipEpoch::current(), {});
   }
   /// Returns or opens the communicator for the call at `site` that was made in epoch `call_epoch`. Throws Aborted also
-  /// if one of the devices was shut down since: the matching calls of the other ranks were refused then, so this one
-  /// would wait in vain.
+  /// if one of the devices was shut down since, or the communicator was replaced: the matching calls of the other ranks
+  /// may have been refused before, so this one would wait in vain.
   [[nodiscard]] std::shared_ptr<Communicator> find_or_open(const CommunicationId& devices, MembershipEpoch call_epoch,
                                                            std::source_location site);
   /// Returns and throws what find_or_open() does, but replaces a communicator that is not usable() any more: closes it
@@ -77,11 +77,14 @@ class Communicators {
 
   struct Opened {
     std::shared_ptr<Communicator> communicator;
-    MembershipEpoch since;  // no member has left since that epoch began
+    MembershipEpoch since;  // since that epoch began, no member has left, and it was not replaced
   };
   std::map<CommunicationId, Opened>
       communicators_;                   // only of devices that have not left; guarded by mutex_, as all below
   std::map<DeviceId, Member> members_;  // each device that has ever had a server
+  // The epoch that began when the communicator was last replaced. What was called before, on some ranks, may have been
+  // carried out by the former communicator on others.
+  std::map<CommunicationId, MembershipEpoch> replaced_;
 };
 
 /// The flight recorders of all communicators of the process, in the order of their devices, as a JSON array of objects:

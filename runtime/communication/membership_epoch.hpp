@@ -5,9 +5,10 @@
 
 namespace cox {
 
-/// The period in the process between two departures: a new epoch begins whenever a device leaves its communicators. A
-/// call that is carried out later, such as a replay, records the epoch in which it was made. If a device has left
-/// since, the call was meant for a communicator that no longer exists (L16). Any thread.
+/// The period in the process between two changes of communicators: a new epoch begins whenever a device leaves its
+/// communicators, and whenever one is replaced (ensure_init_collective). A call that is carried out later, such as a
+/// replay, records the epoch in which it was made. If there was such a change since, the call was meant for a
+/// communicator that no longer exists (L16). Any thread.
 struct MembershipEpoch {
   std::uint64_t value = 0;
 

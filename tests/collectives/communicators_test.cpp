@@ -144,6 +144,23 @@ TEST_CASE("L16: what was called before a device left finds no communicator with 
         }) == CollectiveError::Kind::Aborted);
 }
 
+TEST_CASE("What was called before a communicator was replaced does not use the new one") {
+  Communicators communicators{{}};
+  const auto broken = communicators.find_or_open({a, b});
+  const MembershipEpoch before = MembershipEpoch::current();
+  broken->abort(std::make_exception_ptr(std::runtime_error("a cause")));
+  CHECK(communicators.find_or_open({a, b}, before, std::source_location::current()) == broken);
+  const auto renewed = communicators.renew({a, b});
+  REQUIRE(renewed != broken);
+  CHECK(communicators.find_or_open({a, b}, MembershipEpoch::current(), std::source_location::current()) == renewed);
+  CHECK(kind_of<CollectiveError>([&] {
+          static_cast<void>(communicators.find_or_open({a, b}, before, std::source_location::current()));
+        }) == CollectiveError::Kind::Aborted);
+  CHECK(communicators.renew({a, b}) == renewed);  // which is usable
+  // Other communicators of the same call are not concerned.
+  CHECK_NOTHROW(static_cast<void>(communicators.find_or_open({a, c}, before, std::source_location::current())));
+}
+
 TEST_CASE("L16: a server that was abandoned does not take leave for the one that has come after it") {
   Communicators communicators{{}};
   communicators.join(b, 6);
