@@ -115,9 +115,10 @@ std::shared_ptr<Communicator> Communicators::renew(const CommunicationId& device
     const std::lock_guard lock(mutex_);
     if (const auto found = communicators_.find(devices);
         found != communicators_.end() && !found->second.communicator->usable()) {
+      MembershipEpoch& replaced = replaced_[devices];  // first: without memory for it, nothing has changed
       useless = std::move(found->second.communicator);
       communicators_.erase(found);
-      replaced_[devices] = MembershipEpoch::begin_next();
+      replaced = MembershipEpoch::begin_next();
     }
   }
   if (useless) useless->close(useless->broken());  // with no lock held, because refused launches are called

@@ -152,6 +152,14 @@ inline void sum_in_order(GpuProcess& process) {
 }
 
 using Scenario = std::function<void(GpuProcess&)>;
+/// In the first sum, process 1 is killed or stopped by a stand-in: this variable names the function.
+inline Scenario fails_by(const char* variable, const char* where) {
+  return [variable, where](GpuProcess& process) {
+    if (process.world.process() == 1) ::setenv(variable, where, 1);
+    report("sum", [&] { process.sum(process.all); });
+    try_again("rest", process, process.rest());
+  };
+}
 inline const std::map<std::string, Scenario>& scenarios() {
   static const std::map<std::string, Scenario> all{
       {"killed",
@@ -159,55 +167,15 @@ inline const std::map<std::string, Scenario>& scenarios() {
          report("sum", [&] { sum_for_ever(process); });
          try_again("rest", process, process.rest());
        }},
-      {"killed in the creation",
-       [](GpuProcess& process) {
-         if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "init", 1);
-         report("sum", [&] { process.sum(process.all); });
-         try_again("rest", process, process.rest());
-       }},
-      {"killed in the split",
-       [](GpuProcess& process) {
-         if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "split", 1);
-         report("sum", [&] { process.sum(process.all); });
-         try_again("rest", process, process.rest());
-       }},
-      {"killed while the ranks are connected",
-       [](GpuProcess& process) {
-         if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "operation", 1);
-         report("sum", [&] { process.sum(process.all); });
-         try_again("rest", process, process.rest());
-       }},
+      {"killed in the creation", fails_by("COX_FAKE_NCCL_DIES", "init")},
+      {"killed in the split", fails_by("COX_FAKE_NCCL_DIES", "split")},
+      {"killed while the ranks are connected", fails_by("COX_FAKE_NCCL_DIES", "operation")},
       // Behind the operations that connect it: it sums with the others, and sends and receives a byte for each.
-      {"killed before the processes exchange memory",
-       [](GpuProcess& process) {
-         if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "operation 7", 1);
-         report("sum", [&] { process.sum(process.all); });
-         try_again("rest", process, process.rest());
-       }},
-      {"killed before it passes its memory on",
-       [](GpuProcess& process) {
-         if (process.world.process() == 1) ::setenv("COX_FAKE_CUDA_KILLED", "export", 1);
-         report("sum", [&] { process.sum(process.all); });
-         try_again("rest", process, process.rest());
-       }},
-      {"stopped before it passes its memory on",
-       [](GpuProcess& process) {
-         if (process.world.process() == 1) ::setenv("COX_FAKE_CUDA_STOPPED", "export", 1);
-         report("sum", [&] { process.sum(process.all); });
-         try_again("rest", process, process.rest());
-       }},
-      {"killed before it has the memory of others",
-       [](GpuProcess& process) {
-         if (process.world.process() == 1) ::setenv("COX_FAKE_CUDA_KILLED", "import", 1);
-         report("sum", [&] { process.sum(process.all); });
-         try_again("rest", process, process.rest());
-       }},
-      {"killed before the processes agree about memory",
-       [](GpuProcess& process) {
-         if (process.world.process() == 1) ::setenv("COX_FAKE_NCCL_DIES", "operation 8", 1);
-         report("sum", [&] { process.sum(process.all); });
-         try_again("rest", process, process.rest());
-       }},
+      {"killed before the processes exchange memory", fails_by("COX_FAKE_NCCL_DIES", "operation 7")},
+      {"killed before it passes its memory on", fails_by("COX_FAKE_CUDA_KILLED", "export")},
+      {"stopped before it passes its memory on", fails_by("COX_FAKE_CUDA_STOPPED", "export")},
+      {"killed before it has the memory of others", fails_by("COX_FAKE_CUDA_KILLED", "import")},
+      {"killed before the processes agree about memory", fails_by("COX_FAKE_NCCL_DIES", "operation 8")},
 #if COX_WORLD_STAND_INS
       {"a kernel that one process cannot load",
        [](GpuProcess& process) {

@@ -26,7 +26,7 @@ using world::DescriptorAddress;
 
 enum class Ability : std::uint8_t { Unable, SettingFalse, Able };
 
-// Equal in processes whose kernels use the memory in the same way.
+// Equal in processes if their kernels use the memory in the same way.
 std::uint64_t checksum_of_kernels(std::size_t ranks) {
   const PeerKernelLimits& limits = peer_kernel_limits(ranks);
   std::string text = peer_kernels_source({}, ranks) +
@@ -61,7 +61,10 @@ bool can_compile_for(const std::vector<CudaPeerExchange::Rank>& ranks) {
                                        KernelCache::of_process()));
     }
     return true;
-  } catch (...) {  // the first compilation that is needed reports why
+  } catch (...) {
+    log::write(LogSubsystem::Collectives, LogLevel::Info, [] {
+      return "NVRTC does not compile kernels in peer memory here: " + describe_cause(std::current_exception());
+    });
     return false;
   }
 }
@@ -243,11 +246,12 @@ void CudaPeerExchange::end(bool all_have_access) noexcept {
   then_(std::exchange(result_, {}));
 }
 
-void CudaPeerExchange::warn(const std::string& why) const noexcept {
+void CudaPeerExchange::warn(const std::string& why) const noexcept try {
   log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
     return "small collectives of " + devices_.to_string() + " use NCCL, which is slower: " + why +
            (result_.cause == nullptr ? "" : ": " + describe_cause(result_.cause));
   });
+} catch (...) {  // no memory for the text
 }
 
 void CudaPeerExchange::write(std::size_t rank, std::span<const std::byte> bytes) const {

@@ -5,6 +5,7 @@
 #include <coxswain/tests/servers/cuda/collective_values.hpp>
 #include <coxswain/tests/servers/cuda/compiler.hpp>
 #include <coxswain/tests/servers/cuda/open_cuda.hpp>
+#include <coxswain/tests/servers/launch_on.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/collectives/reduction/reduce.hpp>
@@ -92,12 +93,7 @@ class RanksOfOneGpu {
     kernels_of_last_part_ = 0;
     kernels_.launch(algorithm, rank, calls, launched, count, [&](const KernelLaunch& kernel) {
       ++kernels_of_last_part_;
-      std::vector<void*> values;
-      for (const std::uint32_t begin : kernel.parameter_begins)
-        values.push_back(const_cast<std::uint64_t*>(&kernel.words[begin]));
-      const CUlaunchConfig config =
-          launch_config(kernel.grid, kernel.block, kernel.shared_memory, streams_[rank].get());
-      COX_CUDA_TRY(launch(&config, kernel.function, values.data(), nullptr));
+      launch_on(streams_[rank].get(), kernel);
     });
   }
   void launch(const Parts& parts) {

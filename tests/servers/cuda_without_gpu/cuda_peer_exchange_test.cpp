@@ -1,4 +1,5 @@
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
+#include <coxswain/tests/servers/launch_on.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/open_descriptors.hpp>
 #include <coxswain/tests/support/settings_scope.hpp>
@@ -77,14 +78,7 @@ class TwoProcesses {
       for (std::size_t i = 0; i < elements; ++i) in(process)[i] = static_cast<std::uint32_t>(first + process + i);
       const NcclCall call{.request = request, .source = in(process), .destination = out(process)};
       const auto counter = reinterpret_cast<CUdeviceptr>(out(process) + elements);
-      const auto launch = [&](const KernelLaunch& kernel) {
-        std::vector<void*> values;
-        for (const std::uint32_t begin : kernel.parameter_begins)
-          values.push_back(const_cast<std::uint64_t*>(&kernel.words[begin]));
-        const CUlaunchConfig config =
-            launch_config(kernel.grid, kernel.block, kernel.shared_memory, streams_[process].get());
-        COX_CUDA_TRY(launch(&config, kernel.function, values.data(), nullptr));
-      };
+      const auto launch = [&](const KernelLaunch& kernel) { launch_on(streams_[process].get(), kernel); };
       kernels.launch(CollectiveAlgorithm::PeerLines, process, {call}, launched_[process], {counter, 1}, launch);
     }
     bool right = true;

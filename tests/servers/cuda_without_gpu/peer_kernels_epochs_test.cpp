@@ -1,4 +1,5 @@
 // The numbers of the kernels of small collectives where they wrap, over a stand-in for the driver.
+#include <coxswain/tests/servers/launch_on.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
@@ -39,14 +40,8 @@ class Ranks {
       for (std::size_t i = 0; i < count; ++i) in(rank)[i] = static_cast<std::uint32_t>(10 * rank + i + 1);
       const NcclCall call{.request = request, .source = in(rank), .destination = out(rank)};
       const CUdeviceptr counter = reinterpret_cast<CUdeviceptr>(out(rank) + most);
-      kernels_.launch(way, rank, {call}, launched_[rank], {counter, ++counted_}, [&](const KernelLaunch& kernel) {
-        std::vector<void*> values;
-        for (const std::uint32_t begin : kernel.parameter_begins)
-          values.push_back(const_cast<std::uint64_t*>(&kernel.words[begin]));
-        const CUlaunchConfig config =
-            launch_config(kernel.grid, kernel.block, kernel.shared_memory, streams_[rank].get());
-        COX_CUDA_TRY(launch(&config, kernel.function, values.data(), nullptr));
-      });
+      kernels_.launch(way, rank, {call}, launched_[rank], {counter, ++counted_},
+                      [&](const KernelLaunch& kernel) { launch_on(streams_[rank].get(), kernel); });
     }
     bool right = true;
     for (std::size_t rank = 0; rank < 2; ++rank) {
