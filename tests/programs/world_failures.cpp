@@ -29,7 +29,7 @@ using Kind = cox::CollectiveError::Kind;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t elements = 1000;
-constexpr std::chrono::milliseconds late_by{1500};  // five times world.silence
+constexpr std::chrono::milliseconds late_by = 5 * cox::test::silence;
 
 struct Process {
   cox::World world;
@@ -280,7 +280,7 @@ int main(int count, char** arguments) {
     expect(line_of(output, "rest").text == "nothing", "left: the others go on");
   });
   run(
-      "killed", {"COX_WORLD_HEARTBEAT=50ms", "COX_WORLD_SILENCE=300ms"},
+      "killed", cox::test::detect_silence(),
       [](auto& world) {
         wait_until_under_way(world, 0);
         wait_until_under_way(world, 1);
@@ -294,12 +294,11 @@ int main(int count, char** arguments) {
       },
       {1});
   // Process 1 is late for 0, to which it has connected, and for 2, which has connected to it.
-  run("late", {"COX_WORLD_HEARTBEAT=50ms", "COX_WORLD_SILENCE=300ms"}, nothing,
-      [](std::size_t, const std::string& output) {
-        const Line sum = line_of(output, "sum");
-        expect(sum.text == "nothing", "late: the sum succeeds");
-        expect(sum.milliseconds >= late_by.count() / 2, "late: the others have waited");
-        expect(line_of(output, "again").text == "nothing", "late: so does the next one");
-      });
+  run("late", cox::test::detect_silence(), nothing, [](std::size_t, const std::string& output) {
+    const Line sum = line_of(output, "sum");
+    expect(sum.text == "nothing", "late: the sum succeeds");
+    expect(sum.milliseconds >= late_by.count() / 2, "late: the others have waited");
+    expect(line_of(output, "again").text == "nothing", "late: so does the next one");
+  });
   return failures == 0 ? 0 : 1;
 }

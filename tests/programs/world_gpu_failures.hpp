@@ -418,8 +418,12 @@ class FailureTest {
     };
     for (const std::string kernels : {"COX_COLLECTIVES_PEER_MEMORY=true", "COX_COLLECTIVES_PEER_MEMORY=false"}) {
       run("killed", {kernels}, signal(1, SIGKILL), survivors("killed", {FailureKind::ProcessGone}, patience), {1});
-      run("killed", {kernels, "COX_WORLD_HEARTBEAT=50ms", "COX_WORLD_SILENCE=300ms"}, signal(1, SIGSTOP),
-          survivors("stopped", {FailureKind::ProcessSilent, FailureKind::ProcessGone}, patience + 1000), {1});
+      std::vector<std::string> variables = detect_silence();
+      variables.push_back(kernels);
+      run("killed", variables, signal(1, SIGSTOP),
+          survivors("stopped", {FailureKind::ProcessSilent, FailureKind::ProcessGone},
+                    patience + 700 + silence.count()),
+          {1});
     }
     run("leader killed", {}, signal(0, SIGKILL),
         [this](std::size_t, const std::string& output) {

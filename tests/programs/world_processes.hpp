@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +20,18 @@
 extern char** environ;
 
 namespace cox::test {
+
+/// The setting world.silence of tests in which a process is silent.
+#if defined(__SANITIZE_THREAD__)
+/// For each report, also a suppressed one, ThreadSanitizer loads debug information, and no other thread can start a
+/// thread meanwhile: processes that share a core are silent for 0.4 s then.
+constexpr std::chrono::milliseconds silence{1200};
+#else
+constexpr std::chrono::milliseconds silence{300};
+#endif
+inline std::vector<std::string> detect_silence() {
+  return {"COX_WORLD_HEARTBEAT=50ms", "COX_WORLD_SILENCE=" + std::to_string(silence.count()) + "ms"};
+}
 
 /// The processes of a world: this program again, with other arguments. Each writes into a file of its own.
 class WorldProcesses {

@@ -19,8 +19,7 @@ int main(int count, char** arguments) {
         test.expect(FailureTest::line_of(output, "sum").names(first_cause), "spread: all are told the first cause");
         test.expect(FailureTest::line_of(output, "again").text == "nothing", "spread: the communicator goes on");
       });
-  test.run("stopped before it passes its memory on", {"COX_WORLD_HEARTBEAT=50ms", "COX_WORLD_SILENCE=300ms"},
-           [](WorldProcesses&) {},
+  test.run("stopped before it passes its memory on", detect_silence(), [](WorldProcesses&) {},
            test.survivors("stopped while it exports", {FailureKind::ProcessSilent, FailureKind::ProcessGone}, 0), {1});
   test.run(
       "a kernel that one process cannot load", {}, [](WorldProcesses&) {},
