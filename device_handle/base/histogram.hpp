@@ -1,40 +1,28 @@
 #pragma once
 
+#include <coxswain/device_handle/base/live_histogram.hpp>
+
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 
 namespace cox {
 
-/// Counts of durations in log-linear buckets: four buckets for every power of two, so a quantile is at most 25 % too
-/// high. A plain value; not thread-safe.
-class Histogram {
+/// Counts of durations, in the buckets of HistogramBuckets: a quantile is at most 25 % too high. A plain value; not
+/// thread-safe.
+class Histogram : public HistogramBuckets {
  public:
-  static constexpr std::size_t bucket_count = 252;
-
-  /// The bucket that counts `value`. Monotonic; values below 4 have a bucket each.
-  [[nodiscard]] static constexpr std::size_t bucket_of(std::uint64_t value) noexcept {
-    if (value < 4) return static_cast<std::size_t>(value);
-    const auto exponent = static_cast<std::size_t>(std::bit_width(value) - 1);
-    return (exponent - 1) * 4 + static_cast<std::size_t>((value >> (exponent - 2)) & 3U);
-  }
-
-  /// The largest value counted in `bucket`.
-  [[nodiscard]] static constexpr std::uint64_t upper_bound(std::size_t bucket) noexcept {
-    if (bucket < 4) return bucket;
-    const std::size_t exponent = bucket / 4 + 1;
-    const std::uint64_t step = std::uint64_t{1} << (exponent - 2);
-    return (std::uint64_t{4} + bucket % 4) * step + (step - 1);
-  }
-
   Histogram() = default;
 
   /// A histogram in which one unit of a recorded value is `nanoseconds_per_unit`.
   explicit Histogram(double nanoseconds_per_unit) : scale_(nanoseconds_per_unit) {}
+  /// The values that `live` has recorded so far. Each count is exact; their sum may lag behind the recording thread.
+  Histogram(const LiveHistogram& live, double nanoseconds_per_unit) noexcept
+      : counts_(live.counts()), max_(live.max()), scale_(nanoseconds_per_unit) {
+    for (const std::uint64_t count : counts_) count_ += count;
+  }
 
   void record(std::uint64_t value, std::uint64_t times = 1) noexcept {
     counts_[bucket_of(value)] += times;
@@ -78,8 +66,6 @@ class Histogram {
   }
 
  private:
-  friend class LiveHistogram;
-
   [[nodiscard]] std::uint64_t scaled(std::uint64_t value) const noexcept {
     return static_cast<std::uint64_t>(std::llround(static_cast<double>(value) * scale_));
   }
@@ -88,32 +74,6 @@ class Histogram {
   std::uint64_t count_ = 0;
   std::uint64_t max_ = 0;
   double scale_ = 1.0;
-};
-
-/// A histogram that one thread records in while other threads take snapshots.
-class LiveHistogram {
- public:
-  /// Called by the one recording thread only.
-  void record(std::uint64_t value, std::uint64_t times = 1) noexcept {
-    auto& count = counts_[Histogram::bucket_of(value)];
-    count.store(count.load(std::memory_order_relaxed) + times, std::memory_order_relaxed);
-    if (value > max_.load(std::memory_order_relaxed)) max_.store(value, std::memory_order_relaxed);
-  }
-
-  /// Any thread. Each count is exact; their sum may lag behind the recording thread.
-  [[nodiscard]] Histogram snapshot(double nanoseconds_per_unit) const noexcept {
-    Histogram copy(nanoseconds_per_unit);
-    for (std::size_t i = 0; i < Histogram::bucket_count; ++i) {
-      copy.counts_[i] = counts_[i].load(std::memory_order_relaxed);
-      copy.count_ += copy.counts_[i];
-    }
-    copy.max_ = max_.load(std::memory_order_relaxed);
-    return copy;
-  }
-
- private:
-  std::array<std::atomic<std::uint64_t>, Histogram::bucket_count> counts_{};
-  std::atomic<std::uint64_t> max_{0};
 };
 
 }  // namespace cox

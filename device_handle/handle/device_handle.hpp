@@ -8,6 +8,7 @@
 #include <coxswain/device_handle/base/stage.hpp>
 #include <coxswain/device_handle/base/statistics.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
+#include <coxswain/device_handle/handle/own_thread_calls.hpp>
 #include <coxswain/device_handle/handle/submit_async.hpp>
 #include <coxswain/device_handle/observe/wait_graph.hpp>
 #include <coxswain/device_handle/registry/registry.hpp>
@@ -119,28 +120,18 @@ class BasicDeviceHandle {
     post(posted(make), site);
   }
 
-  /// Like submit(), for a notification: at capacity it neither waits nor throws QueueFull, but enqueues anyway. For the
-  /// few closures without which the queue might never make progress. Any thread; does not block, except on inline
-  /// devices.
-  template <class F>
-    requires std::invocable<std::decay_t<F>, S&>
-  void submit_beyond_capacity(F&& f) const {
-    auto make = [&]() -> std::decay_t<F> { return std::forward<F>(f); };
-    post(posted(make), WhenFull::OvercommitAlways);
-  }
-
   /// Runs `f(S&)` on the device thread and blocks until it has completed. Returns its value, or throws what it threw,
   /// unchanged. `f` may borrow from the caller's stack. Throws CallError WouldDeadlock if the calling device thread
   /// would wait for itself, directly or through other threads (L10).
   template <class F>
     requires std::invocable<std::decay_t<F>&, S&>
   std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, Site site = Site::current()) const {
-    return call(service_body(std::forward<F>(f)), cell_, site);
+    return call(service_body(std::forward<F>(f)), true, site);
   }
   template <class F>
     requires std::invocable<std::decay_t<F>&, S&>
   std::invoke_result_t<std::decay_t<F>&, S&> submit_blocking(F&& f, CallOptions options) const {
-    return call(service_body(std::forward<F>(f)), cell_, options.site, options);
+    return call(service_body(std::forward<F>(f)), true, options.site, options);
   }
 
   /// Enqueues `f(S&)` and completes `token` (any Boost.Asio completion token) with void(std::exception_ptr, R), or
@@ -168,12 +159,12 @@ class BasicDeviceHandle {
   template <class F>
     requires std::invocable<std::decay_t<F>&>
   std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f, Site site = Site::current()) const {
-    return call(exclusive_body(std::forward<F>(f)), nullptr, site);
+    return call(exclusive_body(std::forward<F>(f)), false, site);
   }
   template <class F>
     requires std::invocable<std::decay_t<F>&>
   std::invoke_result_t<std::decay_t<F>&> exclusive(F&& f, CallOptions options) const {
-    return call(exclusive_body(std::forward<F>(f)), nullptr, options.site, options);
+    return call(exclusive_body(std::forward<F>(f)), false, options.site, options);
   }
 
   /// A hint that no more calls will follow soon. It has no effect: no call waits for it (L3).
@@ -249,68 +240,21 @@ class BasicDeviceHandle {
   // one place, so that it is inlined.
   template <TaskMaker Make, class Option>
   void post(Make&& make, const Option& option) const {
-    if (device_->on_this_thread() && runs_inside(PostOptions(option).site)) [[unlikely]] {
-      run_inside_exclusive(device_->box(make));
+    if (device_->on_this_thread() && own_thread_calls().runs_inside(PostOptions(option).site)) [[unlikely]] {
+      own_thread_calls().run_inside_exclusive(device_->box(make));
     } else {
       device_->post(make, option);
     }
   }
 
-  // Device thread. Whether a fire-and-forget call runs inline instead of through the queue. Throws if the service has
-  // been destroyed.
-  [[gnu::noinline]] bool runs_inside(Site site) const {
-    if (!device_->exclusive()) return false;
-    if (device_->inline_calls().in_task()) return true;
-    if (cell_->borrowed()) return false;  // by the task that called exclusive
-    detail::at_site(site, [&] { throw_if_closed(); });
-    return true;
-  }
-
-  void run_inside_exclusive(typename Device::Boxed task) const {
-    if (device_->inline_calls().in_task()) {
-      device_->inline_calls().defer(
-          [self = *this, task = std::move(task)]() mutable noexcept { self.post_again(task); });
-    } else {
-      const typename Device::CurrentScope current(*device_);
-      device_->inline_calls().run([&] { device_->count_inline_task(task()); });
-    }
-  }
-
-  // The call has already returned, so an error is reported like the errors of tasks.
-  void post_again(typename Device::Boxed& task) const noexcept {
-    try {
-      if (runs_inside(Site())) {
-        run_inside_exclusive(std::move(task));
-      } else {
-        device_->post(moving(task));
-      }
-    } catch (...) {
-      report_task_error({device_id(), StreamId::current(), std::current_exception()});
-    }
-  }
-
-  // Makes a blocking call. On the device thread the body runs at once, ahead of the queue. `cell` is the service that
-  // the body uses, or null.
+  // Makes a blocking call. `uses_service`: the body uses the service.
   template <class Body, class... Options>
-  auto call(Body&& body, const ServiceCell<S>* cell, const Site& site, const Options&... options) const
+  auto call(Body&& body, bool uses_service, const Site& site, const Options&... options) const
       -> std::invoke_result_t<Body&> {
     return detail::at_site(site, [&]() -> std::invoke_result_t<Body&> {
       if (!device_->on_this_thread()) return detail::wait_for(*device_, std::forward<Body>(body), options...);
-      (throw_if_refused(options), ...);
-      if (cell != nullptr) {
-        if (cell->borrowed()) detail::throw_would_deadlock(device_id(), "a task of the same service is on the stack");
-        throw_if_closed();
-      }
-      return run_inline(body);
+      return own_thread_calls().call(body, uses_service, options...);
     });
-  }
-
-  template <class Body>
-  auto run_inline(Body& body) const -> std::invoke_result_t<Body&> {
-    detail::CallResult<std::invoke_result_t<Body&>> result;
-    device_->inline_calls().run([&] { result.run(body); });
-    device_->count_inline_task(result.failed() ? Outcome::Failed : Outcome::Completed);
-    return std::move(result).get();
   }
 
   template <class F, class CompletionToken, class... Options>
@@ -326,17 +270,8 @@ class BasicDeviceHandle {
         std::forward<CompletionToken>(token));
   }
 
-  // Refuses a call made by the destructor of a service that is destroyed after S.
-  void throw_if_closed() const {
-    if (!cell_->open()) detail::throw_service_closed(device_id());
-  }
-
-  void throw_if_refused(const CallOptions& options) const {
-    if (const auto kind = detail::find_refusal(options)) {
-      device_->count_inline_task(detail::outcome_of(*kind));
-      std::rethrow_exception(detail::call_error(*kind, device_id(), &options));
-    }
-  }
+  // Of a caller that is the device thread.
+  [[nodiscard]] detail::OwnThreadCalls<S, Device> own_thread_calls() const noexcept { return {*device_, *cell_}; }
 
   std::shared_ptr<Device> device_;
   ServiceCell<S>* cell_;  // lives as long as *device_

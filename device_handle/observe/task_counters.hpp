@@ -39,8 +39,8 @@ class TaskCounters {
     s.stalls = read(stalls_);
     const std::uint64_t ended = s.completed + s.failed + s.cancelled + s.expired;
     s.depth = s.accepted > ended ? static_cast<std::size_t>(s.accepted - ended) : 0;
-    s.wait = wait_.snapshot(nanoseconds_per_tick);
-    s.run = run_.snapshot(nanoseconds_per_tick);
+    s.wait = Histogram(wait_, nanoseconds_per_tick);
+    s.run = Histogram(run_, nanoseconds_per_tick);
     return s;
   }
 

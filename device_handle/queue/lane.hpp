@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/device_handle/queue/boxed_task.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
 
 #include <algorithm>
@@ -299,7 +300,7 @@ class Lane {
   atomic<std::uint32_t> owner{0};  // the last thread that acquired it, by the system's number; for traces
   Lane* next = nullptr;
   std::size_t number = 0;            // the number of lanes of the mailbox up to and including this one
-  std::vector<Attended> list_space;  // memory for the consumer's list; see BasicMailbox::link()
+  std::vector<Attended> list_space;  // memory for the consumer's list; see LaneList
 };
 
 }  // namespace cox

@@ -1,16 +1,15 @@
 #pragma once
 
 #include <coxswain/device_handle/base/queue_policy.hpp>
+#include <coxswain/device_handle/queue/credits.hpp>
 #include <coxswain/device_handle/queue/lane.hpp>
+#include <coxswain/device_handle/queue/lane_list.hpp>
 #include <coxswain/device_handle/queue/platform.hpp>
 #include <coxswain/device_handle/queue/task.hpp>
 
-#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <memory>
 #include <utility>
 #include <vector>
 
@@ -23,14 +22,6 @@ enum class PushResult : std::uint8_t {
   Closed,  ///< Refused: close() was called (L4).
   Forked,  ///< Refused: this process is a forked child.
   Full,    ///< Refused: the queue is at capacity and the policy is Fail.
-};
-
-/// What a push does when the queue is at capacity under QueuePolicy::Block.
-enum class WhenFull : std::uint8_t {
-  Block,             ///< Waits for room.
-  Fail,              ///< Returns Full.
-  Overcommit,        ///< Enqueues beyond the capacity: a full queue never blocks a device thread.
-  OvercommitAlways,  ///< Enqueues beyond the capacity, also under QueuePolicy::Fail.
 };
 
 /// The ordered queue from any number of client threads to one device thread.
@@ -74,9 +65,8 @@ class BasicMailbox {
   using Item = typename Lane::Item;
 
   /// `capacity`: the largest number of queued closures under the policies Block and Fail.
-  explicit BasicMailbox(QueuePolicy policy = QueuePolicy::Grow, std::size_t capacity = 0)
-      : policy_(policy), capacity_(capacity), credit_chunk_(chunk_of(capacity)) {
-    attended_.reserve(lanes_in_list);
+  explicit BasicMailbox(QueuePolicy policy = QueuePolicy::Grow, std::size_t capacity = 0) : credits_(policy, capacity) {
+    LaneList<Platform>::reserve(attended_);
   }
   BasicMailbox(const BasicMailbox&) = delete;
   BasicMailbox& operator=(const BasicMailbox&) = delete;
@@ -85,29 +75,18 @@ class BasicMailbox {
   ~BasicMailbox() {
     quiesce();
     discard_ready([](Outcome) {});
-    for (Lane* lane = lanes_.load(std::memory_order_relaxed); lane != nullptr;) {
-      lane->free_segments(pool_);
-      delete std::exchange(lane, lane->next);
-    }
+    lanes_.destroy(pool_);
   }
 
   // ---- client threads ------------------------------------------------------------------------------------------
 
   /// Acquires a lane for the calling thread alone, until release_lane(). Lanes of ended threads are reused. Lock-free.
-  [[nodiscard]] Lane& acquire_lane() {
-    for (Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
-      // acquire: pairs with release_lane(), the former owner's producer half
-      if (lane->owned.load(std::memory_order_relaxed) == 0 && lane->owned.exchange(1, std::memory_order_acquire) == 0) {
-        return *lane;
-      }
-    }
-    return link(std::make_unique<Lane>());
-  }
+  [[nodiscard]] Lane& acquire_lane() { return lanes_.acquire(); }
 
   void release_lane(Lane& lane) noexcept {
-    return_unused_credits(lane);
+    credits_.return_unused(std::exchange(lane.credits, 0));
     lane.on_loan = false;
-    lane.owned.store(0, std::memory_order_release);  // pairs with acquire_lane()
+    lanes_.release(lane);
   }
 
   // A push has three steps: begin it, build the task in place, commit it. The first and the last step use only the
@@ -125,9 +104,11 @@ class BasicMailbox {
   /// capacity under the policy Block, `when_full` decides. Throws std::bad_alloc; then nothing was begun.
   [[nodiscard, gnu::noinline]] Reservation begin(Lane& lane, const TaskOps& ops, WhenFull when_full) {
     if (lane.credits == 0) {
-      if (const PushResult granted = acquire_credits(lane, when_full); granted != PushResult::Queued) {
+      lane.credits = credits_.acquire(when_full, lanes_.size(), [this] { return closing(); });
+      if (lane.credits == 0) {
         if (lane.on_loan) release_lane(lane);
-        return {granted, nullptr};
+        const State state = state_.load(std::memory_order_seq_cst);
+        return {state == State::Open ? PushResult::Full : refusal(state), nullptr};
       }
     }
     if (const State state = enter(lane); state != State::Open) {
@@ -198,19 +179,13 @@ class BasicMailbox {
   void close() noexcept {
     State expected = State::Open;
     state_.compare_exchange_strong(expected, State::Closing, std::memory_order_seq_cst);
-    credit_word_.fetch_add(1, std::memory_order_seq_cst);
-    Platform::wake_all(credit_word_);
+    credits_.wake_waiters();
     wake();
   }
 
   /// Blocks until a push may find room, the mailbox is closed, or `deadline` has passed.
   void wait_for_space(std::chrono::steady_clock::time_point deadline) noexcept {
-    const std::uint32_t ticket = credit_word_.load(std::memory_order_seq_cst);
-    waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(), as in acquire_credits()
-    if (outstanding_credits() >= capacity_ && !closing()) {
-      Platform::park_until(credit_word_, ticket, deadline);
-    }
-    waiters_.fetch_sub(1, std::memory_order_relaxed);
+    credits_.wait(deadline, [this] { return closing(); });
   }
 
   /// In a forked child: every push is refused; no other function may be called.
@@ -219,20 +194,12 @@ class BasicMailbox {
   /// Number of tasks ever accepted. Exact when the clients are not pushing.
   [[nodiscard]] std::uint64_t accepted() const noexcept {
     std::uint64_t sum = 0;
-    for (const Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
-      sum += lane->pushed();
-    }
+    for (const Lane* lane = lanes_.newest(); lane != nullptr; lane = lane->next) sum += lane->pushed();
     return sum;
   }
 
   /// Bytes of lanes and blocks, both those in use and those kept for reuse.
-  [[nodiscard]] std::size_t bytes() const noexcept {
-    std::size_t sum = pool_.bytes();
-    for (const Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
-      sum += sizeof(Lane);
-    }
-    return sum;
-  }
+  [[nodiscard]] std::size_t bytes() const noexcept { return pool_.bytes() + lanes_.size() * sizeof(Lane); }
 
   // ---- the device thread ---------------------------------------------------------------------------------------
 
@@ -298,8 +265,8 @@ class BasicMailbox {
     state_.store(State::Closing, std::memory_order_seq_cst);
     Platform::heavy_barrier();  // pairs with the light_barrier of enter()
     attended_.clear();
-    Lane* const newest = lanes_.load(std::memory_order_acquire);
-    if (newest != nullptr) make_room(newest->number);
+    Lane* const newest = lanes_.newest();
+    if (newest != nullptr) lanes_.make_room(attended_, newest->number);
     for (Lane* lane = newest; lane != nullptr; lane = lane->next) {
       while (lane->busy.load(std::memory_order_acquire) != 0) Platform::pause();  // acquire: pairs with leave()
       lane->attended.store(1, std::memory_order_relaxed);
@@ -334,9 +301,7 @@ class BasicMailbox {
   /// finds the memory of the task unchanged, and does not return any memory to the pool.
   void prepare_take_over() noexcept {
     pool_.seal();
-    for (Lane* lane = lanes_.load(std::memory_order_acquire); lane != nullptr; lane = lane->next) {
-      lane->strand_segment();
-    }
+    for (Lane* lane = lanes_.newest(); lane != nullptr; lane = lane->next) lane->strand_segment();
   }
 
  private:
@@ -348,35 +313,6 @@ class BasicMailbox {
     Attended* first;      // the lane with the oldest front, or nullptr
     std::uint64_t limit;  // run the items of this lane that are stamped before it
   };
-
-  // -- lanes: the list of attended lanes grows on the device thread, which could not handle std::bad_alloc. So the
-  //    thread that makes a lane allocates the memory of the list: each lane whose number is a power of 2 holds memory
-  //    for twice as many entries.
-
-  static constexpr std::size_t lanes_in_list = 64;  // reserved from the start
-
-  Lane& link(std::unique_ptr<Lane> lane) {
-    lane->next = lanes_.load(std::memory_order_acquire);  // acquire: to read that lane's number
-    do {
-      lane->number = lane->next == nullptr ? 1 : lane->next->number + 1;
-      if (lane->number >= lanes_in_list && std::has_single_bit(lane->number)) {
-        lane->list_space.reserve(2 * lane->number);
-      }
-      // release: pairs with the loads of lanes_
-    } while (
-        !lanes_.compare_exchange_weak(lane->next, lane.get(), std::memory_order_acq_rel, std::memory_order_acquire));
-    lane_count_.fetch_add(1, std::memory_order_relaxed);
-    return *lane.release();
-  }
-
-  // Makes room in the list for `count` lanes, all of which have been linked. Does not allocate.
-  void make_room(std::size_t count) noexcept {
-    if (count <= attended_.capacity()) return;
-    Lane* lane = lanes_.load(std::memory_order_acquire);
-    while (lane->list_space.capacity() < count) lane = lane->next;
-    lane->list_space.assign(attended_.begin(), attended_.end());
-    attended_.swap(lane->list_space);
-  }
 
   // -- a push: from enter() to leave() its lane is busy
 
@@ -398,7 +334,7 @@ class BasicMailbox {
     if (lane.on_loan) {
       release_lane(lane);
     } else {
-      return_unused_credits(lane);
+      credits_.return_unused(std::exchange(lane.credits, 0));
     }
   }
 
@@ -422,16 +358,15 @@ class BasicMailbox {
   struct Tally {
     explicit Tally(BasicMailbox& owner) noexcept : mailbox(owner) {}
     ~Tally() {
-      if (uncredited != 0) mailbox.return_credits(uncredited);
+      if (uncredited != 0) mailbox.credits_.return_used(uncredited);
     }
     Tally(const Tally&) = delete;
     Tally& operator=(const Tally&) = delete;
 
     void add() noexcept {
       ++count;
-      if (mailbox.policy_ != QueuePolicy::Grow && ++uncredited >= mailbox.credit_chunk_) {
-        mailbox.return_credits(std::exchange(uncredited, 0));
-      }
+      if (mailbox.credits_.limited() && ++uncredited >= mailbox.credits_.chunk())
+        mailbox.credits_.return_used(std::exchange(uncredited, 0));
     }
 
     BasicMailbox& mailbox;
@@ -483,7 +418,7 @@ class BasicMailbox {
       lane->arrived.store(0, std::memory_order_release);  // from here on next_arrival belongs to the lane's owner again
       lane->attended.store(1, std::memory_order_relaxed);
       if (!std::exchange(lane->in_round, true)) {
-        make_room(attended_.size() + 1);
+        lanes_.make_room(attended_, attended_.size() + 1);
         attended_.push_back({0, lane});
       }
     }
@@ -550,95 +485,16 @@ class BasicMailbox {
     return true;
   }
 
-  // -- back-pressure: `granted_` counts closures that may be or have been queued, `finished_` those of them that have
-  //    been run. A lane acquires credits in chunks, so that the shared words are touched once per chunk. A lane whose
-  //    thread stops pushing keeps the rest of its chunk. To limit this to a quarter of the capacity, chunks are granted
-  //    only while there are few enough lanes; with more lanes, credits are granted one at a time.
-
-  static constexpr std::uint32_t chunk_of(std::size_t capacity) noexcept {
-    return static_cast<std::uint32_t>(std::clamp<std::size_t>(capacity / 256, 1, 32));
-  }
-
-  PushResult acquire_credits(Lane& lane, WhenFull when_full) {
-    if (policy_ == QueuePolicy::Grow) {
-      lane.credits = std::numeric_limits<std::uint32_t>::max();
-      return PushResult::Queued;
-    }
-    for (;;) {
-      const std::uint32_t ticket = credit_word_.load(std::memory_order_seq_cst);
-      if (const State state = state_.load(std::memory_order_seq_cst); state != State::Open) return refusal(state);
-      std::uint64_t granted = granted_.load(std::memory_order_seq_cst);
-      const std::uint64_t queued = outstanding_credits(granted);
-      const std::uint64_t free = queued < capacity_ ? capacity_ - queued : 0;
-      if (free == 0 && when_full != WhenFull::OvercommitAlways &&
-          (policy_ == QueuePolicy::Fail || when_full == WhenFull::Fail))
-        return PushResult::Full;
-      if (free == 0 && when_full == WhenFull::Block) {
-        waiters_.fetch_add(1, std::memory_order_seq_cst);  // pairs with return_credits(): it sees us or we see them
-        if (outstanding_credits() >= capacity_) Platform::park(credit_word_, ticket);
-        waiters_.fetch_sub(1, std::memory_order_relaxed);
-        continue;
-      }
-      const bool few_lanes = lane_count_.load(std::memory_order_relaxed) * credit_chunk_ <= capacity_ / 4;
-      const std::uint32_t wanted = few_lanes ? credit_chunk_ : 1;
-      const auto chunk = free == 0 ? 1U : static_cast<std::uint32_t>(std::min<std::uint64_t>(free, wanted));
-      if (granted_.compare_exchange_weak(granted, granted + chunk, std::memory_order_relaxed)) {
-        lane.credits = chunk;
-        return PushResult::Queued;
-      }
-    }
-  }
-
-  // Credits that lanes hold or queued closures have used. `granted` was read earlier: since then more credits may have
-  // been granted, and the device thread may have run more than `granted` closures.
-  [[nodiscard]] std::uint64_t outstanding_credits(std::uint64_t granted) const noexcept {
-    const std::uint64_t finished = finished_.load(std::memory_order_seq_cst);
-    return granted > finished ? granted - finished : 0;
-  }
-  [[nodiscard]] std::uint64_t outstanding_credits() const noexcept {
-    return outstanding_credits(granted_.load(std::memory_order_seq_cst));
-  }
-
-  void return_credits(std::size_t count) noexcept {
-    finished_.fetch_add(count, std::memory_order_seq_cst);
-    wake_for_room();
-  }
-
-  void return_unused_credits(Lane& lane) noexcept {
-    const std::uint32_t unused = std::exchange(lane.credits, 0);
-    if (policy_ == QueuePolicy::Grow || unused == 0) return;
-    granted_.fetch_sub(unused, std::memory_order_seq_cst);
-    wake_for_room();
-  }
-
-  // Waiters sleep until half of the capacity is free: waking them for every slot would cost more than the work. seq_cst
-  // here and where credits are returned: if two threads return credits, the later one sees what both have returned.
-  void wake_for_room() noexcept {
-    if (waiters_.load(std::memory_order_seq_cst) != 0 && outstanding_credits() <= capacity_ / 2) {
-      credit_word_.fetch_add(1, std::memory_order_seq_cst);
-      Platform::wake_all(credit_word_);
-    }
-  }
-
-  const QueuePolicy policy_;
-  const std::size_t capacity_;
-  const std::uint32_t credit_chunk_;
   Pool pool_;
+  LaneList<Platform> lanes_;
+  Credits<Platform> credits_;
 
   // Read by every push, written once.
   alignas(cache_line) atomic<State> state_{State::Open};
-  atomic<Lane*> lanes_{nullptr};  // every lane ever made
   // Read by every push. Rarely written: by clients that find their lane unattended, and by the device thread when it
   // parks.
   atomic<std::uintptr_t> arrivals_{0};
   atomic<std::uint32_t> parked_{0};  // 1: the device thread sleeps or is about to sleep
-
-  // Back-pressure only.
-  alignas(cache_line) atomic<std::uint64_t> granted_{0};
-  atomic<std::uint64_t> lane_count_{0};
-  alignas(cache_line) atomic<std::uint64_t> finished_{0};
-  atomic<std::uint32_t> waiters_{0};
-  atomic<std::uint32_t> credit_word_{0};
 
   // Owned by the device thread.
   alignas(cache_line) std::vector<Attended> attended_;

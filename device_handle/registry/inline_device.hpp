@@ -7,7 +7,7 @@
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/base/visibility.hpp>
 #include <coxswain/device_handle/observe/wait_graph.hpp>
-#include <coxswain/device_handle/queue/task.hpp>
+#include <coxswain/device_handle/queue/boxed_task.hpp>
 #include <coxswain/device_handle/service/device_base.hpp>
 
 #include <atomic>

@@ -55,7 +55,7 @@ TEST_CASE("Merging adds the counts, and an empty histogram takes over the other'
 TEST_CASE("A snapshot of a live histogram has what was recorded", "[histogram]") {
   cox::LiveHistogram live;
   for (std::uint64_t value = 1; value <= 100; ++value) live.record(value);
-  const Histogram copy = live.snapshot(10.0);
+  const Histogram copy(live, 10.0);
   CHECK(copy.count() == 100);
   CHECK(copy.max() == 1000);
 }
