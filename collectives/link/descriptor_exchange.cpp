@@ -1,5 +1,6 @@
 #include <coxswain/collectives/link/descriptor_exchange.hpp>
 
+#include <coxswain/runtime/base/fnv1a.hpp>
 #include <coxswain/runtime/kept/descriptor_packet.hpp>
 
 #include <sys/socket.h>
@@ -62,9 +63,7 @@ std::uint64_t descriptor_neighbourhood() noexcept try {
   struct stat space{};
   if (text.empty() || stat("/proc/self/ns/net", &space) != 0) return 0;
   text += '/' + std::to_string(space.st_dev) + '/' + std::to_string(space.st_ino) + '/' + std::to_string(geteuid());
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
+  return fnv1a(text);
 } catch (...) {  // no memory
   return 0;
 }

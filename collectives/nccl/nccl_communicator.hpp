@@ -302,8 +302,15 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   void watch();
   void set_broken(const std::exception_ptr& cause) noexcept;
   [[nodiscard]] static std::array<detail::NcclComm, 2> take_natives(Comm& comm) noexcept;
+  // Calls `f(lane)` for each lane, without the lock.
   template <class F>
-  void for_each_lane(F&& f) noexcept;
+  void for_each_lane(F&& f) noexcept {
+    for (auto at = lanes_.begin();;) {  // the first one always exists
+      f(*at);
+      const std::lock_guard lock(mutex_);
+      if (++at == lanes_.end()) return;
+    }
+  }
   [[nodiscard]] std::optional<detail::InFlightOperations::Oldest> oldest(const Lane& lane) const noexcept;
   [[nodiscard]] std::exception_ptr failure_of_creation(Time now) noexcept;
   [[nodiscard]] std::exception_ptr overdue(Lane& lane, Time now) noexcept;

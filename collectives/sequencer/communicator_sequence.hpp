@@ -102,7 +102,7 @@ class CommunicatorSequence {
   /// Up to which operation those of all ranks of this process have ended, if that is at least `step` more than what was
   /// returned last.
   [[nodiscard]] std::optional<std::uint64_t> take_completed(std::uint64_t step) noexcept;
-  /// The rank's device: those of this process by their names in it.
+  /// The rank's device. A device of this process has its local name, others have their name in the world.
   [[nodiscard]] DeviceId own_name(std::size_t rank) const noexcept {
     return local_name(devices_.devices()[rank], process_);
   }

@@ -74,7 +74,8 @@ void OpenCommunicators::resolve_held(CollectiveSubmissions& grants) noexcept {
 }
 
 // Releases or refuses the communicator's oldest operations, in their order, as long as all its ranks in this process
-// have submitted them and nothing holds them back.
+// have submitted them and nothing holds them back. Those of a shared sequence are released only after the leader has
+// released them (is_released).
 void OpenCommunicators::resolve_ready_on(CommunicatorSequence& communicator, CollectiveSubmissions& grants,
                                          bool may_release) noexcept {
   std::erase(held_, &communicator);

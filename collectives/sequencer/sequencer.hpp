@@ -99,9 +99,9 @@ class Sequencer {
   ~Sequencer();
 
   /// Opens a communicator. An operation times out if it is not released `timeout` after its first rank submitted it.
-  /// With devices of other processes it is the next epoch of that communicator; it is broken from the start if other
-  /// processes have broken that epoch already. Throws CollectiveError Validation (devices of other processes, but no
-  /// world; none of this process), WorldGone.
+  /// With devices of other processes this opens the communicator's next epoch (its number among those of the same
+  /// devices). If another process has broken that epoch already, all its operations are refused. Throws CollectiveError
+  /// Validation (devices of other processes, but no world; none of this process), WorldGone.
   [[nodiscard]] CommunicatorNumber open(CommunicationId devices, std::chrono::milliseconds timeout);
   /// Opens the sequence of the transfers in one direction between two ranks of a communicator. If both devices belong
   /// to this process, no other process knows it. Throws as open(), and Aborted (closed).

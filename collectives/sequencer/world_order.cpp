@@ -1,10 +1,12 @@
 #include <coxswain/collectives/sequencer/world_order.hpp>
 
+#include <coxswain/runtime/base/fnv1a.hpp>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <span>
+#include <string_view>
 
 namespace cox::detail {
 namespace {
@@ -25,12 +27,6 @@ Words words_of(const CollectiveRequest& request) noexcept {
           facts.has_elements ? request.count : 0, facts.rooted ? request.root : 0};
 }
 
-// Fowler, Noll and Vo's hash; they choose the first `begin`.
-std::uint64_t fnv1a(std::span<const std::byte> bytes, std::uint64_t begin) noexcept {
-  for (const std::byte each : bytes) begin = (begin ^ std::to_integer<std::uint64_t>(each)) * 0x100000001b3;
-  return begin;
-}
-
 }  // namespace
 
 std::vector<std::byte> fingerprint(const CollectiveRequests& requests) {
@@ -42,7 +38,8 @@ std::vector<std::byte> fingerprint(const CollectiveRequests& requests) {
     at += sizeof(words);
   }
   if (requests.size() <= most_plain) return bytes;
-  const Words hashes{requests.size(), fnv1a(bytes, 0xcbf29ce484222325), fnv1a(bytes, 0x9e3779b97f4a7c15), 0};
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const Words hashes{requests.size(), fnv1a(text), fnv1a(text, 0x9e3779b97f4a7c15), 0};
   bytes.resize(sizeof(hashes) + 1);  // no number of plain requests has this size
   std::memcpy(bytes.data(), hashes.data(), sizeof(hashes));
   return bytes;

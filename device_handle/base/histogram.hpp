@@ -18,6 +18,7 @@ class Histogram : public HistogramBuckets {
 
   /// A histogram in which one unit of a recorded value is `nanoseconds_per_unit`.
   explicit Histogram(double nanoseconds_per_unit) : scale_(nanoseconds_per_unit) {}
+
   /// The values that `live` has recorded so far. Each count is exact; their sum may lag behind the recording thread.
   Histogram(const LiveHistogram& live, double nanoseconds_per_unit) noexcept
       : counts_(live.counts()), max_(live.max()), scale_(nanoseconds_per_unit) {

@@ -270,7 +270,7 @@ class BasicDeviceHandle {
         std::forward<CompletionToken>(token));
   }
 
-  // Of a caller that is the device thread.
+  // The calling thread is the device thread.
   [[nodiscard]] detail::OwnThreadCalls<S, Device> own_thread_calls() const noexcept { return {*device_, *cell_}; }
 
   std::shared_ptr<Device> device_;

@@ -15,8 +15,9 @@
 
 namespace cox::detail {
 
-/// The calls that a device thread makes to a service of its own: they run at once instead of through the queue. Lives
-/// as long as the device.
+/// Calls of a device thread to a service of its own: blocking calls, and all calls inside `exclusive`, run at once
+/// instead of through the queue. Refers to the device, which outlives it: what is deferred runs before the outermost
+/// inline task returns.
 template <class S, class Device>
 class OwnThreadCalls {
  public:

@@ -25,9 +25,10 @@ enum class WhenFull : std::uint8_t {
 ///
 /// A lane acquires credits in chunks, so that the shared words are touched once per chunk. A lane whose thread stops
 /// pushing keeps the rest of its chunk. To limit this to a quarter of the capacity, chunks are granted only while there
-/// are few enough lanes; with more lanes, credits are granted one at a time.
+/// are few enough lanes when the call begins; with more lanes, credits are granted one at a time.
 ///
-/// Any thread. `closed()` says whether the mailbox refuses pushes.
+/// Any thread. `closed()` says whether the mailbox refuses pushes. It is a seq_cst load, and wake_waiters() is called
+/// after it has become true: a waiter that has not seen it has taken its ticket before that, so it does not sleep.
 template <class Platform>
 class Credits {
   template <class T>
@@ -98,8 +99,8 @@ class Credits {
   }
 
  private:
-  // Credits that lanes hold or queued closures have used. `granted` was read earlier: since then more credits may have
-  // been granted, and the device thread may have run more than `granted` closures.
+  // Credits that lanes hold or queued closures have used. `granted` may be out of date, so that finished_ is larger
+  // already; the result is 0 then.
   [[nodiscard]] std::uint64_t outstanding(std::uint64_t granted) const noexcept {
     const std::uint64_t finished = finished_.load(std::memory_order_seq_cst);
     return granted > finished ? granted - finished : 0;

@@ -270,7 +270,7 @@ class Lane {
  public:
   /// Non-zero while the owner is between its check that the mailbox is open and the end of its push.
   atomic<std::uint32_t> busy{0};
-  /// Closures that the owner may push before it must acquire more credits; see Mailbox.
+  /// Closures that the owner may push before it must acquire more; see Credits.
   std::uint32_t credits = 0;
   /// True: the lane was acquired for one push only (a thread that is ending keeps no lane), and returns to the mailbox
   /// at the end of that push.

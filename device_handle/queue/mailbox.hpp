@@ -134,8 +134,8 @@ class BasicMailbox {
     return object;
   }
 
-  /// Enqueues the task that was built, after everything that any thread pushed before (L1). Wakes the consumer if it
-  /// sleeps.
+  /// Enqueues the task that was built, after everything that any thread pushed before (L1). Wakes the device
+  /// thread if it sleeps: see arrive().
   [[gnu::always_inline]] PushResult commit(Lane& lane, const TaskOps& ops, std::uint64_t stream) noexcept {
     lane.publish(ops, stream, arrivals_.load(std::memory_order_relaxed) == sole_mark(lane));
     --lane.credits;
@@ -338,8 +338,8 @@ class BasicMailbox {
     }
   }
 
-  // Completes a push that is published, on the slow path. The consumer sleeps only while no lane is attended, so a push
-  // to an attended lane need not wake it.
+  // Completes a push that is published, on the slow path. The device thread sleeps only while no lane is attended, so a
+  // push to an attended lane need not wake it.
   [[gnu::noinline]] PushResult end_push(Lane& lane) noexcept {
     PushResult result = PushResult::Queued;
     if (lane.attended.load(std::memory_order_relaxed) == 0) result = arrive(lane);
@@ -466,7 +466,7 @@ class BasicMailbox {
 
   // -- waking
 
-  // Adds the lane to the list of lanes that the consumer does not attend, and wakes the consumer if it sleeps.
+  // Adds the lane to the arrivals, for the device thread to attend to it, and wakes that thread if it sleeps.
   PushResult arrive(Lane& lane) noexcept {
     if (lane.arrived.exchange(1, std::memory_order_seq_cst) == 0) {
       std::uintptr_t word = arrivals_.load(std::memory_order_relaxed);
@@ -486,11 +486,11 @@ class BasicMailbox {
   }
 
   Pool pool_;
-  LaneList<Platform> lanes_;
   Credits<Platform> credits_;
 
-  // Read by every push, written once.
+  // Read by every push, or when a lane acquires credits. Written once, or when a lane is made.
   alignas(cache_line) atomic<State> state_{State::Open};
+  LaneList<Platform> lanes_;
   // Read by every push. Rarely written: by clients that find their lane unattended, and by the device thread when it
   // parks.
   atomic<std::uintptr_t> arrivals_{0};

@@ -6,6 +6,7 @@
 #include <utility>
 
 namespace cox {
+
 std::shared_ptr<DeviceThread> DeviceThread::start(DeviceId device, Stage stage) {
   prepare_platform();
   std::shared_ptr<DeviceThread> self(new DeviceThread(device, stage, device_thread_options(device)));

@@ -105,8 +105,9 @@ class MemoryView {
 };
 
 /// A counted reference to one allocation. The client creates it before the device has memory for it; the device thread
-/// binds it to storage. Copies may be made and destroyed on any thread; the last one frees the memory. Closures in a
-/// queue hold references, so destroying a handle never takes memory from queued work.
+/// binds it to storage. Copies may be made and destroyed on any thread; when the last one is gone, the device thread
+/// frees the memory, before its next allocation at the latest. Closures in a queue hold references, so destroying a
+/// handle never takes memory from queued work.
 class ManagedMemory : public MemoryView {
  public:
   ManagedMemory() noexcept = default;

@@ -1,5 +1,7 @@
 #include <coxswain/runtime/kept/kept_checksum.hpp>
 
+#include <coxswain/runtime/base/fnv1a.hpp>
+
 #include <bit>
 #include <cstring>
 
@@ -33,8 +35,7 @@ std::uint64_t checksum_of(std::span<const std::byte> memory) noexcept {
 }
 
 std::uint64_t checksum_name(std::string_view name) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char each : name) hash = (hash ^ static_cast<unsigned char>(each)) * 0x100000001b3U;
+  const std::uint64_t hash = detail::fnv1a(name);
   return hash != 0 ? hash : 1;
 }
 

@@ -2,7 +2,7 @@
 //   write_peer_kernels FOLDER NAME...    NAME: f32_sum_2 (type, operation, ranks) or copies_2
 // FOLDER gets NAME.cu for each, and images.inc, which servers/cuda/peer/embedded_kernels.cpp includes. A file whose
 // content would not change is not written, so that nothing is compiled again.
-#include <coxswain/servers/cuda/peer/embedded_kernels.hpp>
+#include <coxswain/runtime/base/fnv1a.hpp>
 #include <coxswain/servers/cuda/peer/peer_kernels_source.hpp>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ int main(int count, char** arguments) try {
   for (const std::string name : words.subspan(2)) {
     const std::string source = source_of(name);
     write(folder / (name + ".cu"), source);
-    images << "COX_IMAGE(" << name << ", " << cox::detail::source_checksum(source) << "U, \""
+    images << "COX_IMAGE(" << name << ", " << cox::detail::fnv1a(source) << "U, \""
            << (folder / (name + ".fatbin")).string() << "\")\n";
   }
   write(folder / "images.inc", images.str());

@@ -8,8 +8,9 @@
 namespace cox {
 
 /// A GPU fault: a kernel has trapped, failed an assertion or accessed invalid memory, or a GPU has failed. All GPUs of
-/// the process are lost, and cannot be recovered inside the process. All CUDA devices refuse all calls from then on,
-/// while host devices continue. The process should end and be restarted by a supervisor (`cox run`).
+/// the process are lost, and cannot be recovered inside the process. From then on no CUDA device carries out a call:
+/// launches and writes do nothing, and whatever waits for a result or a stream gets the fault. Host devices continue.
+/// The process should end and be restarted by a supervisor (`cox run`).
 struct GpuFault {
   int code = 0;      ///< the driver's error code (CUresult)
   std::string name;  ///< name of the code: "CUDA_ERROR_ILLEGAL_ADDRESS"

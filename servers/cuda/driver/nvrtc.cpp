@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/driver/nvrtc.hpp>
 
+#include <coxswain/runtime/base/fnv1a.hpp>
 #include <coxswain/runtime/base/library_search.hpp>
 #include <coxswain/runtime/base/shared_library.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
@@ -52,12 +53,12 @@ void open_builtins(const Nvrtc& nvrtc) {
 
 /// FNV-1a of the contents of some headers that change with every release, as far as they exist.
 std::string version_of(const fs::path& folder) {
-  std::uint64_t hash = 0xcbf29ce484222325;
+  std::uint64_t hash = fnv1a_begin;
   for (const char* const header : {"cuda_fp16.h", "cuda_bf16.h", "cuda_runtime_api.h", "cuda/std/__cccl/version.h",
                                    "cccl/cuda/std/__cccl/version.h"}) {
     std::ostringstream content;
     content << std::ifstream(folder / header, std::ios::binary).rdbuf();
-    for (const char c : content.view()) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    hash = fnv1a(content.view(), hash);
   }
   return std::to_string(hash);
 }

@@ -48,8 +48,8 @@ class CudaEvent final : public DeviceEvent, public Polled, public std::enable_sh
   void mark_reached() noexcept { reached_.store(true, std::memory_order_release); }
   /// As reached(), for repeated polling: while another thread polls the event, returns what is already known.
   [[nodiscard]] bool poll() noexcept override;
-  /// Claims polling for the caller: it polls by reached() until end_watch(), and poll() of other threads makes no
-  /// driver call. Returns false if another thread is polling now.
+  /// Makes the caller the only thread that polls this event, by reached(), until end_watch(): poll() of other threads
+  /// returns what is known. Returns false if another thread is polling now.
   [[nodiscard]] bool begin_watch() noexcept { return !polling_.exchange(true, std::memory_order_acquire); }
   void end_watch() noexcept { polling_.store(false, std::memory_order_release); }
   void wait() noexcept override;

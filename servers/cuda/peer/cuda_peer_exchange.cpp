@@ -1,6 +1,7 @@
 #include <coxswain/servers/cuda/peer/cuda_peer_exchange.hpp>
 
 #include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/runtime/base/fnv1a.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/compile/compile.hpp>
@@ -36,7 +37,7 @@ std::uint64_t checksum_of_kernels(std::size_t ranks) {
        {limits.lines, limits.one_shot, limits.all_reduce, limits.block_lines, limits.broadcast_lines, limits.blocks,
         limits.broadcast, std::size_t{limits.thread_blocks}})
     text += ' ' + std::to_string(limit);
-  return source_checksum(text);
+  return fnv1a(text);
 }
 
 // Of the kernels that were compiled when the library was built; 0 if not all devices can run them.
@@ -46,7 +47,7 @@ std::uint64_t checksum_of_images(const std::vector<CudaPeerExchange::Rank>& rank
     if (!embedded.run_on(capability_of(*rank.own.context), driver().version)) return 0;
   std::string text;
   for (const EmbeddedKernels::Image& image : embedded.images) text += std::to_string(image.source) + ' ';
-  return source_checksum(text);
+  return fnv1a(text);
 }
 
 // Whether NVRTC compiles for these devices: it may be too old for them, or lack files.

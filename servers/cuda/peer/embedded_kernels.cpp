@@ -1,5 +1,7 @@
 #include <coxswain/servers/cuda/peer/embedded_kernels.hpp>
 
+#include <coxswain/runtime/base/fnv1a.hpp>
+
 #include <algorithm>
 #include <array>
 
@@ -76,7 +78,7 @@ bool EmbeddedKernels::run_on(ComputeCapability device, int driver_version) const
 }
 
 std::span<const std::byte> EmbeddedKernels::find(std::string_view source) const noexcept {
-  const auto found = std::ranges::find(images, source_checksum(source), &Image::source);
+  const auto found = std::ranges::find(images, fnv1a(source), &Image::source);
   return found == images.end() ? std::span<const std::byte>() : found->fatbin;
 }
 

@@ -13,18 +13,11 @@ namespace cox::detail {
 /// Throws CudaError.
 [[nodiscard]] ComputeCapability capability_of(const CudaContext& context);
 
-/// FNV-1a of a source: an image belongs to a source if their checksums are equal.
-[[nodiscard]] constexpr std::uint64_t source_checksum(std::string_view source) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : source) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
-
 /// Kernels that nvcc compiled when the library was built: fatbins that are part of the library. All have code for the
 /// same architectures. Any thread.
 struct EmbeddedKernels {
   struct Image {
-    std::uint64_t source = 0;  ///< source_checksum() of what it was compiled from
+    std::uint64_t source = 0;  ///< fnv1a() of what it was compiled from
     std::span<const std::byte> fatbin;
   };
 

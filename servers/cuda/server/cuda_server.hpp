@@ -44,8 +44,8 @@ struct CudaResource {
 /// memory of the device, including memory of handles that are still alive (L13); later use of these throws IoError
 /// StaleHandle.
 ///
-/// After a GPU fault (gpu_fault.hpp) every call of every CUDA device fails with CudaError Unhealthy, caused by that
-/// fault.
+/// After a GPU fault (gpu_fault.hpp) no CUDA device carries out a call: launches and writes do nothing, all others, and
+/// whatever waits for a stream, fail with CudaError Unhealthy, caused by that fault.
 class CudaServer {
  public:
   using Kernel = CudaKernel;

@@ -3,6 +3,7 @@
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/runtime/base/fnv1a.hpp>
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/servers/cuda/compile/kernel_image.hpp>
 #include <coxswain/servers/cuda/driver/driver.hpp>
@@ -56,7 +57,7 @@ int compilations_of_all_reduce(ElementType type, std::uint16_t ranks) {
 
 TEST_CASE("Embedded kernels run on devices that have machine code, or are newer than the PTX") {
   const std::array fatbin{std::byte{1}};
-  const std::array images{EmbeddedKernels::Image{source_checksum("a source"), fatbin}};
+  const std::array images{EmbeddedKernels::Image{fnv1a("a source"), fatbin}};
   const std::array cubins{80, 90, 100};
   const EmbeddedKernels kernels{.toolkit = 13010, .cubins = cubins, .ptx = 80, .images = images};
   CHECK_FALSE(kernels.run_on({7, 5}, 13010));
@@ -79,8 +80,8 @@ TEST_CASE("Embedded kernels run on devices that have machine code, or are newer 
 
 TEST_CASE("An embedded image is found by the source that it was compiled from, and by no other one") {
   const std::array fatbin{std::byte{1}, std::byte{2}};
-  const std::array images{EmbeddedKernels::Image{source_checksum("another"), {}},
-                          EmbeddedKernels::Image{source_checksum("a source"), fatbin}};
+  const std::array images{EmbeddedKernels::Image{fnv1a("another"), {}},
+                          EmbeddedKernels::Image{fnv1a("a source"), fatbin}};
   const EmbeddedKernels kernels{.images = images};
   CHECK(kernels.find("a source").data() == fatbin.data());
   CHECK(kernels.find("a source").size() == 2);

@@ -68,7 +68,7 @@ class DeviceTable {
   // These require a Use:
   [[nodiscard]] Handle& handle(std::size_t device) noexcept { return devices_[device].handle; }
   [[nodiscard]] Compute& compute(std::size_t device) noexcept { return devices_[device].compute; }
-  /// The sum over all openings of the device.
+  /// Statistics of the device since the start, from before each reopen(), too.
   [[nodiscard]] Statistics statistics(std::size_t device) const {
     Statistics all = devices_[device].before;
     return all += devices_[device].handle.statistics();
