@@ -29,7 +29,7 @@ class Creation final : public CollectiveLaunch {
   Creation(std::size_t ranks, UniqueFunction<void(const std::exception_ptr&)> met)
       : left_(ranks), met_(std::move(met)) {}
 
-  void release(LaunchGrant&& grant) override { end(grant.refusal); }
+  void take_grant(LaunchGrant&& grant) override { end(grant.refusal); }
   void cancel(const std::exception_ptr& cause) noexcept override { end(cause); }
 
  private:

@@ -16,18 +16,17 @@ struct LaunchGrant {
   std::shared_ptr<void> operation = nullptr;
 };
 
-/// A rank's launch: its work in one operation. The sequencer releases it, or refuses it, together with those of the
-/// other ranks.
+/// A rank's launch: its work in one operation. The sequencer gives it its grant together with those of the other ranks.
 class CollectiveLaunch {
  public:
   /// Launches the operation on the rank's device, or reports the refusal. Called exactly once for each submission that
   /// the sequencer accepts (L2), on any thread (on the device's launch thread if CollectiveSubmission::on_launch_thread
   /// says so), with no lock held; the launch is destroyed right after, unless others hold it. The launches of one
-  /// device are released one at a time, in the order in which the device must execute them. It may post to the device
-  /// thread, but must not block. If it throws, its communicator is aborted, because the other ranks would wait for this
-  /// rank forever.
-  virtual void release(LaunchGrant&& grant) = 0;
-  /// Called by the rank instead of release() if a queued submission is not passed to the sequencer, or the sequencer
+  /// device get their grants one at a time, in the order in which the device must execute them. It may post to the
+  /// device thread, but must not block. If it throws, its communicator is aborted, because the other ranks would wait
+  /// for this rank forever.
+  virtual void take_grant(LaunchGrant&& grant) = 0;
+  /// Called by the rank instead of take_grant() if a queued submission is not passed to the sequencer, or the sequencer
   /// does not accept it. A submission that could not be queued gets neither call. Device thread.
   virtual void cancel(const std::exception_ptr& cause) noexcept = 0;
 

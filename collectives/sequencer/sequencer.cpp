@@ -530,7 +530,7 @@ void Sequencer::set_launch_thread(DeviceId device, std::function<void()> notify)
 void Sequencer::call(CollectiveSubmission& submission) noexcept {
   const std::uint64_t sequence = submission.grant.sequence;
   try {
-    submission.launch->release(std::move(submission.grant));
+    submission.launch->take_grant(std::move(submission.grant));
   } catch (...) {
     const std::exception_ptr cause = std::current_exception();
     change(submission.communicator, [&](CommunicatorSequence& among, CollectiveSubmissions&) {

@@ -39,7 +39,7 @@ struct Released {
 class CountingLaunch final : public CollectiveLaunch {
  public:
   explicit CountingLaunch(Released& released) : released_(released) {}
-  void release(LaunchGrant&& grant) override {
+  void take_grant(LaunchGrant&& grant) override {
     if (grant.refusal) released_.refusal = grant.refusal;
     released_.count.release();
   }

@@ -13,7 +13,7 @@ template <class F>
 std::shared_ptr<CollectiveLaunch> launch_of(F f) {
   struct Launch final : CollectiveLaunch {
     explicit Launch(F function) : call(std::move(function)) {}
-    void release(LaunchGrant&& grant) override { call(std::as_const(grant)); }
+    void take_grant(LaunchGrant&& grant) override { call(std::as_const(grant)); }
     void cancel(const std::exception_ptr&) noexcept override {}
     F call;
   };

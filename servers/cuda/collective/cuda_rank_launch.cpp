@@ -75,7 +75,7 @@ CudaRankLaunch::~CudaRankLaunch() {
   if (is_expected_) rank->resources().completion_order->cancel();
 }
 
-void CudaRankLaunch::release(LaunchGrant&& grant) {
+void CudaRankLaunch::take_grant(LaunchGrant&& grant) {
   if (grant.refusal == nullptr) return on_release(std::move(grant.operation));
   refusal_ = std::move(grant.refusal);
   if (rank->nccl_communicator() == nullptr) return post();

@@ -33,7 +33,7 @@ class CudaRankLaunch : public CollectiveLaunch,
   virtual ~CudaRankLaunch();
 
   /// Calls on_release(), or has the device thread call refuse().
-  void release(LaunchGrant&& grant) final;
+  void take_grant(LaunchGrant&& grant) final;
   void cancel(const std::exception_ptr& cause) noexcept final { refuse(cause); }
   /// Takes the rank's next position. `stream`: submits the operation, at `from`. Device thread.
   void set_origin(CudaStream& stream, std::source_location from);

@@ -38,7 +38,7 @@ void HostRankLaunch::cancel(const std::exception_ptr&) noexcept {
   help_.clear();
 }
 
-void HostRankLaunch::release(LaunchGrant&& grant) noexcept {
+void HostRankLaunch::take_grant(LaunchGrant&& grant) noexcept {
   const HostStreamList& streams = rank_->streams();
   HostStream& communication = *streams.front();
   sequence_ = grant.sequence;

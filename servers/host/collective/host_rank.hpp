@@ -41,7 +41,7 @@ class HostRankLaunch final : public CollectiveLaunch, public std::enable_shared_
   /// `index`: number of the launch at its rank, counted from 1. `stream`: submits the operation. Device thread. Throws
   /// std::bad_alloc.
   void prepare(std::uint64_t index, const CollectiveRequests& requests, HostStream& stream);
-  void release(LaunchGrant&& grant) noexcept override;
+  void take_grant(LaunchGrant&& grant) noexcept override;
   /// Undoes prepare().
   void cancel(const std::exception_ptr& cause) noexcept override;
 
