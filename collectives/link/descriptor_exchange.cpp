@@ -1,7 +1,8 @@
 #include <coxswain/collectives/link/descriptor_exchange.hpp>
 
 #include <coxswain/runtime/base/fnv1a.hpp>
-#include <coxswain/runtime/kept/descriptor_packet.hpp>
+#include <coxswain/runtime/socket/descriptor_packet.hpp>
+#include <coxswain/runtime/socket/peer_process.hpp>
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -47,10 +48,9 @@ struct Name {
   [[nodiscard]] const sockaddr* get() const noexcept { return reinterpret_cast<const sockaddr*>(&address); }
 };
 
-bool is_own_user(int link) noexcept {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  return getsockopt(link, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+bool has_own_user(int link) noexcept {
+  const auto peer = peer_process(link);
+  return peer && peer->has_own_user;
 }
 
 bool would_block(int error) noexcept { return error == EAGAIN || error == EWOULDBLOCK; }
@@ -90,7 +90,7 @@ void DescriptorExchange::request(Other& other) const {
     if (would_block(errno) || errno == EINTR) return;
     throw_error(errno, "another process cannot be reached for the exchange of file descriptors");
   }
-  if (!is_own_user(other.link.get())) throw std::runtime_error("another user has the address of an exchange");
+  if (!has_own_user(other.link.get())) throw std::runtime_error("another user has the address of an exchange");
   other.has_request = true;
   const Request request{.secret = other.address.secret, .name = address_.name};
   if (const int error = send_packet(other.link.get(), std::as_bytes(std::span(&request, 1)), {}, MSG_DONTWAIT))
@@ -115,7 +115,7 @@ void DescriptorExchange::accept() {
   for (std::size_t accepted = 0; accepted < most_unanswered && unidentified_.size() < most_unanswered; ++accepted) {
     FileDescriptor link(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (link.is_open()) {
-      if (is_own_user(link.get())) unidentified_.push_back(std::move(link));
+      if (has_own_user(link.get())) unidentified_.push_back(std::move(link));
       continue;
     }
     if (would_block(errno)) return;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <coxswain/collectives/store/world_token.hpp>
-#include <coxswain/runtime/kept/file_descriptor.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/store/store.hpp>
 #include <coxswain/collectives/store/store_error.hpp>
-#include <coxswain/runtime/kept/file_descriptor.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
 
 #include <cstddef>
 #include <cstdint>

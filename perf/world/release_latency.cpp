@@ -5,7 +5,7 @@
 #include <coxswain/collectives/world/world.hpp>
 #include <coxswain/perf/harness/spread.hpp>
 #include <coxswain/perf/harness/stopwatch.hpp>
-#include <coxswain/runtime/kept/file_descriptor.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,7 +1,8 @@
 #include <coxswain/runtime/kept/keeper_connection.hpp>
 
 #include <coxswain/runtime/kept/kept_error.hpp>
-#include <coxswain/runtime/kept/local_socket.hpp>
+#include <coxswain/runtime/socket/local_socket.hpp>
+#include <coxswain/runtime/socket/peer_process.hpp>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -41,10 +42,9 @@ KeeperMessage request_of(Kind kind, const std::string& set, const std::string& d
 // Kills this process when the one at the other end of the socket has ended. `cox run` does that to the process that it
 // has started itself, which need not be this one.
 void end_with(int socket, std::source_location site) {
-  ucred supervisor{};
-  socklen_t size = sizeof(supervisor);
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &supervisor, &size) != 0) return;
-  FileDescriptor watched(static_cast<int>(syscall(SYS_pidfd_open, supervisor.pid, 0)));
+  const auto supervisor = detail::peer_process(socket);
+  if (!supervisor) return;
+  FileDescriptor watched(static_cast<int>(syscall(SYS_pidfd_open, supervisor->id, 0)));
   if (!watched.is_open()) {
     if (errno == ESRCH) throw KeptError(KeptError::Kind::Supervisor, "the supervisor has ended", site);
     if (errno == EMFILE || errno == ENFILE)
@@ -57,7 +57,7 @@ void end_with(int socket, std::source_location site) {
   pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the threads of the program
   std::exception_ptr error;
   try {
-    std::thread([watched = std::move(watched), supervisor = supervisor.pid] {
+    std::thread([watched = std::move(watched), supervisor = supervisor->id] {
       pollfd ended{.fd = watched.get(), .events = POLLIN, .revents = 0};
       while (poll(&ended, 1, -1) < 0 && errno == EINTR) {
       }

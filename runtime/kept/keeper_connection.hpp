@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/kept/file_descriptor.hpp>
 #include <coxswain/runtime/kept/keeper_message.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
 
 #include <sys/types.h>
 #include <chrono>

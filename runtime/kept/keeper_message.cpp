@@ -1,7 +1,7 @@
 #include <coxswain/runtime/kept/keeper_message.hpp>
 
-#include <coxswain/runtime/kept/descriptor_packet.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
+#include <coxswain/runtime/socket/descriptor_packet.hpp>
 
 #include <poll.h>
 #include <sys/socket.h>

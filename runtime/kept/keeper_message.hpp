@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/kept/descriptor_packet.hpp>
-#include <coxswain/runtime/kept/file_descriptor.hpp>
+#include <coxswain/runtime/socket/descriptor_packet.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <coxswain/runtime/kept/file_descriptor.hpp>
-#include <coxswain/runtime/kept/local_socket.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
+#include <coxswain/runtime/socket/local_socket.hpp>
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-#include <coxswain/runtime/kept/file_descriptor.hpp>
 #include <coxswain/runtime/kept/keeper_message.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tools/cox/nodes/connection_wait.hpp>
 

@@ -1,7 +1,7 @@
 #include <coxswain/runtime/kept/keeper_connection.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/runtime/kept/kept_set.hpp>
-#include <coxswain/runtime/kept/local_socket.hpp>
+#include <coxswain/runtime/socket/local_socket.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_folder.hpp>
 #include <coxswain/tests/support/variable.hpp>

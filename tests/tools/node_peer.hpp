@@ -2,7 +2,7 @@
 
 #include <coxswain/collectives/link/frame_link.hpp>
 #include <coxswain/collectives/store/world_token.hpp>
-#include <coxswain/runtime/kept/local_socket.hpp>
+#include <coxswain/runtime/socket/local_socket.hpp>
 #include <coxswain/tests/tools/nodes.hpp>
 #include <coxswain/tools/cox/nodes/node_message.hpp>
 #include <coxswain/tools/cox/version.hpp>

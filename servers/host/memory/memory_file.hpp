@@ -1,8 +1,8 @@
 #pragma once
 
-#include <coxswain/runtime/kept/file_descriptor.hpp>
 #include <coxswain/runtime/kept/keeper_connection.hpp>
 #include <coxswain/runtime/kept/kept_storage.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
 
 #include <cstddef>
 #include <memory>

@@ -2,7 +2,7 @@
 #include <coxswain/tests/support/open_descriptors.hpp>
 
 #include <coxswain/collectives/link/descriptor_exchange.hpp>
-#include <coxswain/runtime/kept/descriptor_packet.hpp>
+#include <coxswain/runtime/socket/descriptor_packet.hpp>
 
 #include <fcntl.h>
 #include <sys/mman.h>

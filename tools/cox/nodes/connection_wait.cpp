@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/nodes/connection_wait.hpp>
 
-#include <coxswain/runtime/kept/file_descriptor.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
 
 #include <sys/epoll.h>
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/stress/kept_book.hpp>
 
-#include <coxswain/runtime/kept/file_descriptor.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
 
 #include <fcntl.h>
 #include <sys/mman.h>

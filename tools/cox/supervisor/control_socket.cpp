@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/supervisor/control_socket.hpp>
 
-#include <coxswain/runtime/kept/local_socket.hpp>
+#include <coxswain/runtime/socket/local_socket.hpp>
 
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 #include <coxswain/tools/cox/supervisor/exclusive_devices.hpp>
 
-#include <coxswain/runtime/kept/file_descriptor.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
 #include <coxswain/tools/cox/device_list.hpp>
 

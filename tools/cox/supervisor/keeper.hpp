@@ -1,9 +1,9 @@
 #pragma once
 
-#include <coxswain/runtime/kept/file_descriptor.hpp>
 #include <coxswain/runtime/kept/keeper_message.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
-#include <coxswain/runtime/kept/local_socket.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
+#include <coxswain/runtime/socket/local_socket.hpp>
 
 #include <sys/types.h>
 #include <cstddef>

@@ -2,7 +2,7 @@
 
 #include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/runtime/kept/keeper_connection.hpp>
-#include <coxswain/runtime/kept/local_socket.hpp>
+#include <coxswain/runtime/socket/local_socket.hpp>
 #include <coxswain/tools/cox/supervisor/descendants.hpp>
 
 #include <poll.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <coxswain/runtime/kept/file_descriptor.hpp>
+#include <coxswain/runtime/socket/file_descriptor.hpp>
 
 #include <cstddef>
 #include <span>

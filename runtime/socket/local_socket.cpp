@@ -1,4 +1,6 @@
-#include <coxswain/runtime/kept/local_socket.hpp>
+#include <coxswain/runtime/socket/local_socket.hpp>
+
+#include <coxswain/runtime/socket/peer_process.hpp>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -69,10 +71,8 @@ std::optional<LocalConnection> accept_local(int listener) {
   for (;;) {
     FileDescriptor accepted(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     if (!accepted.is_open()) return std::nullopt;
-    ucred peer{};
-    socklen_t size = sizeof(peer);
-    if (getsockopt(accepted.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid())
-      return LocalConnection{std::move(accepted), peer.pid};
+    const auto peer = detail::peer_process(accepted.get());
+    if (peer && peer->has_own_user) return LocalConnection{std::move(accepted), peer->id};
   }
 }
 

@@ -1,4 +1,4 @@
-#include <coxswain/runtime/kept/descriptor_packet.hpp>
+#include <coxswain/runtime/socket/descriptor_packet.hpp>
 
 #include <sys/socket.h>
 #include <sys/uio.h>
