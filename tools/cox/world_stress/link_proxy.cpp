@@ -39,9 +39,9 @@ std::size_t length_in(std::span<const std::byte> bytes) {
 
 std::vector<std::byte> framed(const Message& message) {
   const std::vector<std::byte> content = detail::world::encode(message);
-  std::vector<std::byte> frame;
-  for (std::size_t i = 0; i < length_bytes; ++i) frame.push_back(static_cast<std::byte>(content.size() >> (8 * i)));
-  frame.insert(frame.end(), content.begin(), content.end());
+  std::vector<std::byte> frame(length_bytes + content.size());
+  for (std::size_t i = 0; i < length_bytes; ++i) frame[i] = static_cast<std::byte>(content.size() >> (8 * i));
+  std::ranges::copy(content, frame.begin() + length_bytes);
   return frame;
 }
 
