@@ -1,10 +1,6 @@
 #include <coxswain/tools/cox/command_line.hpp>
 #include <coxswain/tools/cox/process_start.hpp>
 
-#ifdef COX_HAS_CUDA
-#include <coxswain/servers/cuda/driver/gpu_fault.hpp>
-#endif
-
 #include <iostream>
 #include <string>
 #include <vector>
@@ -15,10 +11,5 @@ int main(int argc, char** argv) {
     return static_cast<int>(cox::tools::ExitCode::NoDevice);
   }
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  const auto code = static_cast<int>(cox::tools::run(arguments, std::cout, std::cerr));
-#ifdef COX_HAS_CUDA
-  return cox::exit_code(code);
-#else
-  return code;
-#endif
+  return cox::tools::exit_code_of_process(static_cast<int>(cox::tools::run(arguments, std::cout, std::cerr)));
 }

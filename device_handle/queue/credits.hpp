@@ -23,9 +23,9 @@ enum class WhenFull : std::uint8_t {
 /// The back-pressure of a mailbox. A credit allows one closure to be queued: `granted_` counts closures that may be or
 /// have been queued, `finished_` those of them that have been run.
 ///
-/// A lane acquires credits in chunks, so that the shared words are touched once per chunk. A lane whose thread stops
-/// pushing keeps the rest of its chunk. To limit this to a quarter of the capacity, chunks are granted only while there
-/// are few enough lanes when the call begins; with more lanes, credits are granted one at a time.
+/// A lane acquires credits in chunks, so that the shared words are touched once per chunk. If its thread stops pushing,
+/// it keeps the rest of its chunk. To limit this to a quarter of the capacity, chunks are granted only if there are few
+/// enough lanes when the call begins; with more lanes, credits are granted one at a time.
 ///
 /// Any thread. `closed()` says whether the mailbox refuses pushes. It is a seq_cst load, and wake_waiters() is called
 /// after it has become true: a waiter that has not seen it has taken its ticket before that, so it does not sleep.

@@ -15,8 +15,8 @@ namespace cox {
 /// Every lane that a mailbox ever had. Lanes of ended threads are reused; none is destroyed before the mailbox.
 ///
 /// The list of attended lanes grows on the device thread, which could not handle std::bad_alloc. So the thread that
-/// makes a lane allocates the memory of that list: each lane whose number is a power of 2 holds memory for twice as
-/// many entries.
+/// makes a lane allocates the memory of that list: the lanes with the numbers 64, 128, 256, ... each hold memory for
+/// twice as many entries.
 template <class Platform>
 class LaneList {
   using Lane = cox::Lane<Platform>;

@@ -144,7 +144,7 @@ TEST_CASE("L16: what was called before a device left finds no communicator with 
         }) == CollectiveError::Kind::Aborted);
 }
 
-TEST_CASE("What was called before a communicator was replaced does not use the new one") {
+TEST_CASE("L16: what was called before a communicator was replaced does not use the new one") {
   Communicators communicators{{}};
   const auto broken = communicators.find_or_open({a, b});
   const MembershipEpoch before = MembershipEpoch::current();

@@ -15,4 +15,13 @@ enum class ExitCode : int {
 };
 static_assert(static_cast<int>(ExitCode::GpuFault) == gpu_fault_exit_code);
 
+/// ExitCode::GpuFault after a GPU fault, else `code`.
+[[nodiscard]] inline int exit_code_of_process(int code) noexcept {
+#if COX_HAS_CUDA
+  return exit_code(code);
+#else
+  return code;
+#endif
+}
+
 }  // namespace cox::tools

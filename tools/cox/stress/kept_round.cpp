@@ -26,14 +26,6 @@
 namespace cox::stress {
 namespace {
 
-bool has_gpu_fault() noexcept {
-#if COX_HAS_CUDA
-  return exit_code(0) == gpu_fault_exit_code;
-#else
-  return false;
-#endif
-}
-
 constexpr std::size_t kept_members = 3;
 
 // One of the two sets, on all devices.
@@ -258,7 +250,7 @@ int run_round(const KeptStress& options, std::uint64_t round, KeptBook& book) {
                 random, book);
     return next_round_code;
   } catch (const Error&) {
-    if (!is_fault || !has_gpu_fault()) throw;
+    if (!is_fault || tools::exit_code_of_process(0) != gpu_fault_exit_code) throw;
     return gpu_fault_exit_code;
   }
 }
