@@ -1,8 +1,9 @@
 #include <coxswain/collectives/link/frame_link.hpp>
 
+#include <coxswain/collectives/link/child_processes.hpp>
+
 #include <boost/asio/post.hpp>
 
-#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -24,10 +25,8 @@ void set_options(boost::asio::ip::tcp::socket& socket) {
   error_code ignored;
   socket.non_blocking(true, ignored);
   socket.set_option(boost::asio::ip::tcp::no_delay(true), ignored);
-  close_on_exec(socket.native_handle());
+  keep_from_children(socket.native_handle());
 }
-
-void close_on_exec(int descriptor) noexcept { static_cast<void>(::fcntl(descriptor, F_SETFD, FD_CLOEXEC)); }
 
 std::vector<std::byte> frame_of(std::span<const std::byte> encoded) {
   std::vector<std::byte> frame;

@@ -76,9 +76,6 @@ inline constexpr std::chrono::milliseconds accept_again_after{50};
 
 /// What the sockets of a world have in common: they do not block, and small messages are not delayed.
 void set_options(boost::asio::ip::tcp::socket& socket);
-/// Programs that this process starts do not inherit the descriptor. Otherwise they would keep the connection open after
-/// the process has ended.
-void close_on_exec(int descriptor) noexcept;
 /// The encoded message as it is sent: its length, then its bytes.
 [[nodiscard]] std::vector<std::byte> frame_of(std::span<const std::byte> encoded);
 inline constexpr std::size_t length_bytes = 4;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <coxswain/collectives/link/child_processes.hpp>
 #include <coxswain/collectives/link/frame_link.hpp>
 
 #include <boost/asio/io_context.hpp>
@@ -37,7 +38,7 @@ class LinkAcceptor {
   /// Listens at this address and port (0: any free one), and accepts. Throws boost::system::system_error.
   void listen(const Tcp::endpoint& at) {
     acceptor_.open(at.protocol());
-    close_on_exec(acceptor_.native_handle());
+    keep_from_children(acceptor_.native_handle());
     // A port that an ended process had can be used again at once.
     if (at.port() != 0) acceptor_.set_option(Tcp::acceptor::reuse_address(true));
     acceptor_.bind(at);

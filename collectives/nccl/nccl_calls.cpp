@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/nccl/nccl_try.hpp>
 #include <coxswain/collectives/nccl/nccl_types.hpp>
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 
 #include <algorithm>
 #include <thread>
@@ -33,12 +34,12 @@ void enqueue(NcclComm comm, std::size_t world_size, const NcclCall& call, void* 
       COX_NCCL_TRY(comm, reduce_scatter(source, destination, count, type, reduction, comm, stream));
       return;
     case AllToAll:
-      COX_NCCL_TRY(comm, group_start());
-      for (std::size_t peer = 0; peer < world_size; ++peer) {
-        COX_NCCL_TRY(comm, send(source + peer * bytes, bytes, byte, static_cast<int>(peer), comm, stream));
-        COX_NCCL_TRY(comm, receive(destination + peer * bytes, bytes, byte, static_cast<int>(peer), comm, stream));
-      }
-      COX_NCCL_TRY(comm, group_end());
+      in_nccl_group(comm, [&] {
+        for (std::size_t peer = 0; peer < world_size; ++peer) {
+          COX_NCCL_TRY(comm, send(source + peer * bytes, bytes, byte, static_cast<int>(peer), comm, stream));
+          COX_NCCL_TRY(comm, receive(destination + peer * bytes, bytes, byte, static_cast<int>(peer), comm, stream));
+        }
+      });
       return;
     case Barrier: COX_NCCL_TRY(comm, all_reduce(scratch, scratch, 1, byte, NcclReduction::Max, comm, stream)); return;
     case Send: COX_NCCL_TRY(comm, send(source, bytes, byte, root, comm, stream)); return;
@@ -61,16 +62,11 @@ void launch_nccl_calls(NcclComm comm, std::size_t world_size, const NcclCalls& c
   const bool with_barrier =
       std::ranges::any_of(calls, [=](const NcclCall& call) { return needs_barrier(call, world_size); });
   if (calls.size() == 1 && !with_barrier) return enqueue(comm, world_size, calls.front(), scratch, stream);
-  COX_NCCL_TRY(comm, group_start());
-  try {
+  in_nccl_group(comm, [&] {
     for (const NcclCall& call : calls) enqueue(comm, world_size, call, scratch, stream);
     if (with_barrier)
       enqueue(comm, world_size, {.request = {.operation = CollectiveOperation::Barrier}}, scratch, stream);
-  } catch (...) {
-    static_cast<void>(nccl().group_end());  // it would return the same error
-    throw;
-  }
-  COX_NCCL_TRY(comm, group_end());
+  });
 }
 
 // One reduction, and one byte from each rank to each rank, because NCCL connects two ranks when they first exchange
@@ -78,23 +74,24 @@ void launch_nccl_calls(NcclComm comm, std::size_t world_size, const NcclCalls& c
 void begin_connecting(const std::vector<NcclComm>& comms, std::size_t world_size, const NcclDeviceResources& opened) {
   constexpr auto byte = NcclType::Uint8;
   constexpr std::size_t half = NcclDeviceResources::scratch_size / 2;
-  COX_NCCL_TRY(nullptr, group_start());
-  for (std::size_t rank = 0; rank < comms.size(); ++rank) {
-    void* const scratch = opened.scratch(rank);
-    COX_NCCL_TRY(nullptr, all_reduce(scratch, scratch, 1, byte, NcclReduction::Max, comms[rank], opened.stream(rank)));
-  }
-  COX_NCCL_TRY(nullptr, group_end());
-  COX_NCCL_TRY(nullptr, group_start());
-  for (std::size_t rank = 0; rank < comms.size(); ++rank) {
-    auto* const scratch = static_cast<std::byte*>(opened.scratch(rank));
-    for (std::size_t peer = 0; peer < world_size; ++peer) {
-      const int other = static_cast<int>(peer);
-      const std::size_t at = peer % half;
-      COX_NCCL_TRY(nullptr, send(scratch + at, 1, byte, other, comms[rank], opened.stream(rank)));
-      COX_NCCL_TRY(nullptr, receive(scratch + half + at, 1, byte, other, comms[rank], opened.stream(rank)));
+  in_nccl_group(nullptr, [&] {
+    for (std::size_t rank = 0; rank < comms.size(); ++rank) {
+      void* const scratch = opened.scratch(rank);
+      COX_NCCL_TRY(nullptr,
+                   all_reduce(scratch, scratch, 1, byte, NcclReduction::Max, comms[rank], opened.stream(rank)));
     }
-  }
-  COX_NCCL_TRY(nullptr, group_end());
+  });
+  in_nccl_group(nullptr, [&] {
+    for (std::size_t rank = 0; rank < comms.size(); ++rank) {
+      auto* const scratch = static_cast<std::byte*>(opened.scratch(rank));
+      for (std::size_t peer = 0; peer < world_size; ++peer) {
+        const int other = static_cast<int>(peer);
+        const std::size_t at = peer % half;
+        COX_NCCL_TRY(nullptr, send(scratch + at, 1, byte, other, comms[rank], opened.stream(rank)));
+        COX_NCCL_TRY(nullptr, receive(scratch + half + at, 1, byte, other, comms[rank], opened.stream(rank)));
+      }
+    }
+  });
 }
 
 void connect_ranks(const std::vector<NcclComm>& comms, const NcclDeviceResources& opened) {
@@ -104,6 +101,7 @@ void connect_ranks(const std::vector<NcclComm>& comms, const NcclDeviceResources
 
 void abort_communicators(const std::vector<NcclComm>& comms) noexcept {
   std::vector<std::thread> threads;
+  const BlockedSignals blocked;
   const auto abort_one = [](NcclComm comm) { COX_NCCL_CHECK(nullptr, abort(comm)); };
   for (NcclComm comm : comms) {
     if (comm == nullptr) continue;

@@ -5,6 +5,7 @@
 #include <coxswain/collectives/watch/deadline_watch.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
 #include <coxswain/runtime/error/log.hpp>
 
@@ -87,6 +88,7 @@ void NcclCommunicator::start_helper(const char* name, UniqueFunction<void()> fun
   }
   HelperThread& started = helpers_.emplace_back();
   try {
+    const detail::BlockedSignals blocked;
     started.thread =
         std::thread([name, function = std::move(function), &started, done, held = shared_from_this()]() mutable {
           for (HelperThread& each : *done) each.thread.join();

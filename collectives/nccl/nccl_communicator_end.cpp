@@ -5,6 +5,7 @@
 #include <coxswain/collectives/nccl/nccl_try.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 
@@ -185,6 +186,7 @@ void NcclCommunicator::end_in_time(const std::function<void()>& end,
   bool has_ended = false;  // guarded by mutex_
   std::thread ending;
   try {
+    const detail::BlockedSignals blocked;
     ending = std::thread([&] {
       end();
       const std::lock_guard lock(mutex_);
@@ -229,6 +231,7 @@ void NcclCommunicator::abort_native() noexcept {
   keep_quiescence(quiesce_to_end(true));
   if (devices_.is_lost()) return forget();
   std::vector<std::thread> threads;
+  const detail::BlockedSignals blocked;
   const auto abort_one = [this](Comm& comm) {
     const std::lock_guard in_use(comm.in_use);
     if (devices_.is_lost()) return;  // since it waited for a launch

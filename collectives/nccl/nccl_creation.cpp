@@ -2,13 +2,17 @@
 
 #include <coxswain/collectives/nccl/nccl_calls.hpp>
 #include <coxswain/collectives/nccl/nccl_try.hpp>
+#include <coxswain/runtime/base/fnv1a.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <source_location>
 #include <span>
+#include <string>
 #include <utility>
 
 namespace cox::detail {
@@ -16,6 +20,13 @@ namespace {
 
 // NCCL has no notification of the end of a creation, so it is polled.
 constexpr std::chrono::milliseconds poll_interval{1};
+
+// How much later than its consequence in NCCL a failure of another process is reported.
+constexpr std::chrono::seconds cause_patience{5};
+
+std::uint64_t checksum_of(const PeerMemoryExchange::Message& message) noexcept {
+  return fnv1a({reinterpret_cast<const char*>(message.data()), message.size()});
+}
 
 }  // namespace
 
@@ -103,45 +114,59 @@ void NcclCreation::create(const NcclUniqueId& id) {
   if (cause_ != nullptr) std::rethrow_exception(cause_);
 }
 
-// Of bytes that only one rank has set, the largest of all ranks is the one that was set.
 void NcclCreation::share_memory() {
-  using Message = PeerMemoryExchange::Message;
   PeerMemoryExchange* const exchange = opened_->exchange();
   if (exchange == nullptr) return;
   messages_.resize(comms_.size());
-  for (std::size_t rank = 0; rank < comms_.size(); ++rank) {
-    messages_[rank].resize(world_size_);
-    messages_[rank][static_cast<std::size_t>(ranks_[rank])] = exchange->message(rank);
-    exchange->write(rank, std::as_bytes(std::span(messages_[rank])));
-  }
-  reduce_scratch(world_size_ * sizeof(Message), NcclReduction::Max);
-  std::vector<Message> all(world_size_);
-  exchange->read(0, std::as_writable_bytes(std::span(all)));
-  if (!exchange->begin(all)) return;
+  for (std::size_t rank = 0; rank < comms_.size(); ++rank) messages_[rank] = exchange->message(rank);
+  if (!exchange->begin(exchange_messages(*exchange))) return;
   std::optional<bool> has_access;
   wait_until([&] { return (has_access = exchange->advance()).has_value(); });
-  answer_ = static_cast<std::byte>(*has_access);
-  for (std::size_t rank = 0; rank < comms_.size(); ++rank) exchange->write(rank, {&answer_, 1});
-  reduce_scratch(1, NcclReduction::Min);
-  std::byte of_all{};
-  exchange->read(0, {&of_all, 1});
-  exchange->end(of_all == std::byte{1});
+  for (PeerMemoryExchange::Message& answer : messages_) answer = {static_cast<std::byte>(*has_access)};
+  exchange->end(std::ranges::all_of(exchange_messages(*exchange),
+                                    [](const auto& answer) { return answer.front() == std::byte{1}; }));
+}
+
+// Of bytes that only one rank has set, the largest of all ranks is the one that was set. If another process aborts its
+// communicators meanwhile, the result may be anything.
+std::vector<PeerMemoryExchange::Message> NcclCreation::exchange_messages(PeerMemoryExchange& exchange) {
+  sent_.resize(comms_.size());
+  for (std::size_t rank = 0; rank < comms_.size(); ++rank) {
+    sent_[rank].assign(world_size_, CheckedMessage());
+    sent_[rank][static_cast<std::size_t>(ranks_[rank])] = {.checksum = checksum_of(messages_[rank]),
+                                                           .message = messages_[rank]};
+    exchange.write(rank, std::as_bytes(std::span(sent_[rank])));
+  }
+  reduce_scratch(world_size_ * sizeof(CheckedMessage));
+  std::vector<CheckedMessage> received(world_size_);
+  exchange.read(0, std::as_writable_bytes(std::span(received)));
+  std::vector<PeerMemoryExchange::Message> messages;
+  for (const auto& [checksum, message] : received) {
+    if (checksum != checksum_of(message)) throw_wrong_data();
+    messages.push_back(message);
+  }
+  return messages;
+}
+
+// The cause of cancel() says more, and comes soon.
+void NcclCreation::throw_wrong_data() {
+  const auto end = std::chrono::steady_clock::now() + cause_patience;
+  wait_until([end] { return std::chrono::steady_clock::now() >= end; });
+  throw CollectiveError(CollectiveError::Kind::Backend,
+                        "NCCL has returned wrong data while " + std::string(name_) +
+                            " was created: another process has probably aborted it",
+                        std::source_location());
 }
 
 // Reduces the first bytes of the scratch memory of all ranks of all processes.
-void NcclCreation::reduce_scratch(std::size_t bytes, NcclReduction reduction) {
-  COX_NCCL_TRY(nullptr, group_start());
-  try {
+void NcclCreation::reduce_scratch(std::size_t bytes) {
+  in_nccl_group(nullptr, [&] {
     for (std::size_t rank = 0; rank < comms_.size(); ++rank) {
       void* const scratch = opened_->scratch(rank);
-      COX_NCCL_TRY(nullptr, all_reduce(scratch, scratch, bytes, NcclType::Uint8, reduction, comms_[rank].child,
+      COX_NCCL_TRY(nullptr, all_reduce(scratch, scratch, bytes, NcclType::Uint8, NcclReduction::Max, comms_[rank].child,
                                        opened_->stream(rank)));
     }
-  } catch (...) {
-    static_cast<void>(nccl().group_end());  // it would return the same error
-    throw;
-  }
-  COX_NCCL_TRY(nullptr, group_end());
+  });
   for (std::size_t rank = 0; rank < comms_.size(); ++rank) wait_until([&] { return opened_->is_idle(rank); });
 }
 

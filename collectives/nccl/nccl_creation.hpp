@@ -2,10 +2,10 @@
 
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/collectives/nccl/nccl_device_resources.hpp>
-#include <coxswain/collectives/nccl/nccl_types.hpp>
 
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -54,11 +54,19 @@ class NcclCreation {
   [[nodiscard]] std::vector<Comms> take() noexcept;
 
  private:
+  // What NCCL has passed on unchanged has its checksum.
+  struct CheckedMessage {
+    std::uint64_t checksum = 0;  // not that of a message of zeros
+    PeerMemoryExchange::Message message{};
+  };
+
   template <class IsDone>
   void wait_until(const IsDone& is_done);
   void settle_parents();
   void share_memory();
-  void reduce_scratch(std::size_t bytes, NcclReduction reduction);
+  [[nodiscard]] std::vector<PeerMemoryExchange::Message> exchange_messages(PeerMemoryExchange& exchange);
+  void reduce_scratch(std::size_t bytes);
+  [[noreturn]] void throw_wrong_data();
   [[nodiscard]] bool has_settled(NcclComm comm) const;
   [[nodiscard]] std::vector<NcclComm> children() const;
 
@@ -71,9 +79,10 @@ class NcclCreation {
   std::condition_variable cancelled_;
   std::exception_ptr cause_;         // guarded by mutex_, like revocable_
   std::vector<NcclComm> revocable_;  // the children, while create() may wait in them
-  // What is copied to the devices, which may go on when create() throws.
-  std::vector<std::vector<PeerMemoryExchange::Message>> messages_;
-  std::byte answer_{};
+  // What each rank of this process sends.
+  std::vector<PeerMemoryExchange::Message> messages_;
+  // As it is copied to the devices, which may go on when create() throws.
+  std::vector<std::vector<CheckedMessage>> sent_;
 };
 
 }  // namespace cox::detail

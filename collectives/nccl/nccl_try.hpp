@@ -28,3 +28,22 @@ bool check_nccl(NcclResult result, NcclComm comm, const char* call) noexcept;
 
 /// Calls a function of NCCL where nothing may be thrown; logs a failure. Returns whether the call succeeded.
 #define COX_NCCL_CHECK(comm, call) ::cox::detail::check_nccl(::cox::detail::nccl().call, comm, #call)
+
+namespace cox::detail {
+
+/// Calls `calls()` between ncclGroupStart and ncclGroupEnd. The group is ended also if `calls` throws: as long as a
+/// thread has an open group, NCCL launches nothing for it and reports no error. Throws CollectiveError Backend, and
+/// what `calls` throws. `comm`: as for COX_NCCL_TRY.
+template <class F>
+void in_nccl_group(NcclComm comm, const F& calls) {
+  COX_NCCL_TRY(comm, group_start());
+  try {
+    calls();
+  } catch (...) {
+    static_cast<void>(nccl().group_end());  // it would return the same error
+    throw;
+  }
+  COX_NCCL_TRY(comm, group_end());
+}
+
+}  // namespace cox::detail

@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/sequencer/collective_submission.hpp>
 #include <coxswain/collectives/sequencer/communicator_sequence.hpp>
+#include <coxswain/collectives/sequencer/most_asked.hpp>
 #include <coxswain/collectives/sequencer/open_communicators.hpp>
 #include <coxswain/collectives/sequencer/overdue.hpp>
 #include <coxswain/collectives/sequencer/stalled_operation.hpp>
@@ -115,7 +116,9 @@ CommunicatorNumber Sequencer::insert(CommunicationId devices, std::chrono::milli
   for (const DeviceId device : devices.devices()) queues_.try_emplace(detail::local_name(device, process_));
   auto recorder =
       std::make_shared<FlightRecorder>(std::to_string(opened_), devices, options_.recorded_operations, timeout);
-  communicators_->insert(std::make_unique<CommunicatorSequence>(number, std::move(devices), timeout, options_.max_ahead,
+  const std::size_t max_ahead =
+      shared ? std::min(options_.max_ahead, detail::most_asked(leader_max_ahead_)) : options_.max_ahead;
+  communicators_->insert(std::make_unique<CommunicatorSequence>(number, std::move(devices), timeout, max_ahead,
                                                                 std::move(recorder), process_, std::move(shared)));
   CommunicatorSequence& inserted = *communicators_->find(number);
   if (const SharedSequence* const its = inserted.shared()) {
@@ -219,6 +222,7 @@ void Sequencer::end(const SharedCommunicator& communicator, const std::vector<Sh
   for (const CommunicatorNumber number : numbers) {
     std::unique_ptr<CommunicatorSequence> removed;
     change(number, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
+      notify_ranks(among);
       const auto its = std::ranges::find(ends, among.shared()->transfer, &SharedSequenceEnd::transfer);
       among.refuse_from(its == ends.end() ? among.oldest_sequence() : its->from, why);
       resolve(among, grants);
@@ -244,6 +248,7 @@ void Sequencer::lose_world(const std::exception_ptr& why) noexcept {
     }
     std::unique_ptr<CommunicatorSequence> removed;
     change(last, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
+      notify_ranks(among);
       among.refuse_from(among.oldest_sequence(), why);
       resolve(among, grants);
       remove_if_answered(among, removed);

@@ -3,6 +3,7 @@
 #include <coxswain/collectives/store/deadline_socket.hpp>
 #include <coxswain/collectives/store/store_error.hpp>
 #include <coxswain/collectives/store/store_message.hpp>
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
 
 #include <algorithm>
@@ -357,6 +358,7 @@ TcpStoreServer::TcpStoreServer(TcpStoreOptions options, Store::Deadline deadline
     : service_(std::make_unique<Service>(std::move(options))) {
   service_->listen(deadline);
   service_->accept();
+  const BlockedSignals blocked;
   service_->thread = std::thread([service = service_.get()] {
     name_this_thread("cox store");
     service->io.run();

@@ -1,5 +1,6 @@
 #include <coxswain/collectives/watch/watchdog.hpp>
 
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
 
 #include <algorithm>
@@ -53,6 +54,7 @@ void Watchdog::watch(Time deadline) {
   const std::lock_guard lock(state.mutex);
   if (state.stopped || (state.running && state.next <= deadline)) return;
   if (!state.running) {
+    const detail::BlockedSignals blocked;
     std::thread([held = state_] {
       detail::name_this_thread("cox-watchdog");
       held->run();

@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/link/clock_offset.hpp>
 #include <coxswain/collectives/nccl/device_versions.hpp>
+#include <coxswain/collectives/sequencer/most_asked.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 
@@ -34,7 +35,8 @@ LeaderService::LeaderService(boost::asio::io_context& io, LeaderServiceOptions o
       links_(options_.processes),
       is_connected_(options_.processes),
       heard_(options_.processes),
-      silences_(options_.processes) {}
+      silences_(options_.processes),
+      asked_about_(options_.processes, Time::min()) {}
 
 void LeaderService::listen(const address& address) {
   try {
@@ -134,6 +136,7 @@ void LeaderService::add(const Link& link, ProcessFacts facts, std::uint16_t proc
   links_[process] = link;
   heard_[process] = {};
   silences_[process] = {};
+  asked_about_[process] = Time::min();
   link->restart({.received = [this, process](Message next) { receive(process, std::move(next)); },
                  .ended =
                      [this, process](const std::string& why) {
@@ -144,8 +147,7 @@ void LeaderService::add(const Link& link, ProcessFacts facts, std::uint16_t proc
 }
 
 void LeaderService::start() {
-  leader_.emplace(facts_, LeaderOptions{.max_ahead = options_.max_ahead,
-                                        .max_asked = std::max<std::size_t>(4096, 2 * options_.max_ahead)});
+  leader_.emplace(facts_, LeaderOptions{.max_ahead = options_.max_ahead, .max_asked = most_asked(options_.max_ahead)});
   if (options_.own) acceptor_.close();
   for (const Link& link : links_)
     if (link) link->send(leader_->welcome());
@@ -239,8 +241,11 @@ void LeaderService::receive(std::uint16_t process, Message message) {
     return send_outgoing();
   }
   std::optional<LinkCheck> broken;
-  if (const auto* const check = std::get_if<LinkCheck>(&message))
+  if (const auto* const check = std::get_if<LinkCheck>(&message)) {
     if (check->kind == LinkCheck::Kind::Broken) broken = *check;
+    if (check->kind == LinkCheck::Kind::Asks && check->process < asked_about_.size())
+      asked_about_[check->process] = steady_clock::now();
+  }
   const Leader::Fault fault = leader_->receive(process, std::move(message), steady_clock::now());
   if (fault && is_own) return handlers_.own_failed(*fault);
   if (fault) return lose(process, Kind::ProcessGone, "it sent a message that is not valid: " + *fault);
@@ -338,7 +343,9 @@ void LeaderService::send_heartbeats(Time now, Time running_since) {
     if (link == nullptr) continue;
     send_heartbeat(process);
     const Time heard = std::max(link->last_heard(), running_since);
-    const bool is_awaited = leader_->awaits(process) || is_welcomed_ || !are_all_connected_;
+    // Another process may wait for its data, although the leader's state of that operation has ended.
+    const bool is_asked_about = asked_about_[process] > now - options_.silence;
+    const bool is_awaited = leader_->awaits(process) || is_asked_about || is_welcomed_ || !are_all_connected_;
     if (silences_[process].is_too_long(name(process), heard, is_awaited, options_.silence, now))
       lose(process, Kind::ProcessSilent,
            fmt::format("it has been silent for {:.1f} s (setting world.silence)",

@@ -143,6 +143,7 @@ class LeaderService {
   };
   std::vector<Heard> heard_;       // by process
   std::vector<Silence> silences_;  // by process
+  std::vector<Time> asked_about_;  // by process: when another one last asked how much it has sent; Time::min(): never
   BrokenLinks broken_links_;
   Time last_heartbeats_{};      // when they were sent
   Time uninterrupted_since_{};  // by a pause that could matter to broken_links_

@@ -7,6 +7,7 @@
 #include <coxswain/collectives/world/rank_exchange.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
 #include <coxswain/collectives/world/world_session.hpp>
+#include <coxswain/device_handle/base/deadline.hpp>
 #include <coxswain/runtime/communication/world_process.hpp>
 #include <coxswain/runtime/config/config_error.hpp>
 #include <coxswain/runtime/config/duration.hpp>
@@ -52,6 +53,10 @@ World World::join(const std::vector<DeviceId>& devices, const WorldOptions& opti
   const std::lock_guard lock(of_process.mutex);
   if (of_process.session)
     throw WorldError(WorldError::Kind::Refused, "this process has joined a world before; it can join one only");
+  // PMIx must be left before the process ends, and the session is never destroyed. `place` keeps PMIx open until all
+  // processes have joined.
+  WorldPlace place_of_session = place;
+  place_of_session.pmix = nullptr;
   const Settings now = settings();
   const auto heartbeat = now.get<std::chrono::nanoseconds>("world.heartbeat");
   const auto silence = now.get<std::chrono::nanoseconds>("world.silence");
@@ -61,7 +66,7 @@ World World::join(const std::vector<DeviceId>& devices, const WorldOptions& opti
                                                        format_duration(heartbeat));
   auto session = std::make_shared<WorldSession>(
       detail::world::SessionOptions{
-          .place = place,
+          .place = place_of_session,
           .devices = devices,
           .versions = detail::device_versions(devices),
           .max_ahead = static_cast<std::size_t>(now.get<std::uint64_t>("collectives.max_ahead")),
@@ -84,11 +89,11 @@ World World::join(const std::vector<DeviceId>& devices, const WorldOptions& opti
 World::~World() { leave(); }
 
 void World::leave() noexcept {
-  if (session_) session_->leave(std::chrono::steady_clock::now() + timeout_);
+  if (session_) session_->leave(detail::deadline_after(timeout_));
 }
 
 bool World::wait_for_successors(std::chrono::nanoseconds time) const {
-  return !session_ || session_->wait_until_complete(std::chrono::steady_clock::now() + time);
+  return !session_ || session_->wait_until_complete(detail::deadline_after(time));
 }
 
 std::vector<DeviceId> World::devices(std::uint16_t type) const {

@@ -1,5 +1,8 @@
+#include <coxswain/collectives/link/child_processes.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
 #include <coxswain/collectives/world/world_session.hpp>
+#include <coxswain/device_handle/base/deadline.hpp>
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/connect.hpp>
@@ -112,7 +115,7 @@ bool WorldSession::run_until(Time deadline, const Done& done) {
 void WorldSession::join() {
   if (facts_.size() > max_processes)
     throw WorldError(WorldError::Kind::Refused, fmt::format("a world has at most {} processes", max_processes));
-  const Time deadline = steady_clock::now() + options_.place.timeout;
+  const Time deadline = deadline_after(options_.place.timeout);
   const std::unique_ptr<Store> store = options_.place.open_store(deadline);
   if (leads_)
     lead(*store, deadline);
@@ -122,10 +125,14 @@ void WorldSession::join() {
   running_since_ = last_heartbeat_ = steady_clock::now();
   if (io_.stopped()) io_.restart();
   spin_.set_processes(facts_);
-  thread_ = std::thread([this] { run(); });
   std::vector<DeviceId> devices;
   for (const ProcessFacts& facts : facts_) devices.insert(devices.end(), facts.devices.begin(), facts.devices.end());
+  // First: the thread may find at once that the world is lost.
   sequencer_.join_world(static_cast<std::uint16_t>(own_ + 1), std::move(devices), follower_, max_ahead_);
+  {
+    const BlockedSignals blocked;
+    thread_ = std::thread([this] { run(); });
+  }
   boost::asio::post(io_, [this] {
     is_running_ = true;
     for (Message& message : std::exchange(early_, {})) handle(std::move(message));
@@ -266,7 +273,7 @@ void WorldSession::receive_before_start(Message message) {
 void WorldSession::listen_for_data(const address& at) {
   try {
     data_acceptor_.open(at.is_v6() ? Tcp::v6() : Tcp::v4());
-    close_on_exec(data_acceptor_.native_handle());
+    keep_from_children(data_acceptor_.native_handle());
     data_acceptor_.bind(Tcp::endpoint(at, 0));
     data_acceptor_.listen();
   } catch (const boost::system::system_error& error) {

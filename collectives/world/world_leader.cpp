@@ -4,6 +4,7 @@
 #include <coxswain/collectives/link/run_connections.hpp>
 #include <coxswain/collectives/world/leader_service.hpp>
 #include <coxswain/collectives/world/world_error.hpp>
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
 
@@ -40,6 +41,7 @@ class WorldLeader::Thread {
     endpoint_ = service_.endpoint();
     running_since_ = last_heartbeat_ = steady_clock::now();
     send_heartbeats();
+    const detail::BlockedSignals blocked;
     thread_ = std::thread([this] { run(); });
   }
   Thread(const Thread&) = delete;

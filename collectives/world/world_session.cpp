@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/nccl/nccl_communicator.hpp>
 #include <coxswain/collectives/watch/deadline_watch.hpp>
+#include <coxswain/device_handle/base/fork.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/communication/world_process.hpp>
@@ -372,6 +373,7 @@ void WorldSession::close_links() noexcept {
 }
 
 void WorldSession::leave(Time deadline) noexcept {
+  if (is_forked()) return;  // the parent process is in the world, and its thread is not in this process
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(is_left_, true)) return;

@@ -51,7 +51,10 @@ Link link_of(const std::exception_ptr& error) {
 
 /// Removes the text of the cause and the separator before it.
 void erase_cause(std::string& line, const std::string& cause) {
-  const std::size_t at = cause.empty() ? std::string::npos : line.find(cause);
+  const auto is_behind_separator = [&](std::size_t at) { return at >= 2 && line.compare(at - 2, 2, ": ") == 0; };
+  std::size_t at = cause.empty() ? std::string::npos : line.rfind(cause);
+  while (at != std::string::npos && !is_behind_separator(at))  // it may be a part of a name
+    at = at == 0 ? std::string::npos : line.rfind(cause, at - 1);
   if (at == std::string::npos) return;
   line.erase(at, cause.size());
   std::size_t end = at;

@@ -1,6 +1,7 @@
 #include <coxswain/device_handle/registry/registry.hpp>
 
 #include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/deadline.hpp>
 #include <coxswain/device_handle/base/fork.hpp>
 #include <coxswain/device_handle/base/shutdown.hpp>
 #include <coxswain/device_handle/base/statistics.hpp>
@@ -187,7 +188,9 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
       return matches(entry.first.device) && entry.second.closing && !entry.second.device->on_this_thread();
     });
   };
-  if (!all.changed.wait_until(lock, deadline + std::chrono::seconds(1), ended)) worst = ShutdownOutcome::Abandoned;
+  const auto left = std::max(deadline - Clock::now(), Clock::duration::zero());
+  const auto in_time = detail::deadline_after(std::chrono::duration<long double>(left) + std::chrono::seconds(1));
+  if (!all.changed.wait_until(lock, in_time, ended)) worst = ShutdownOutcome::Abandoned;
   lock.unlock();
   return worst;
 }
@@ -195,7 +198,7 @@ ShutdownOutcome shutdown_matching(const Matches& matches, Clock::time_point dead
 // The process exits on a thread that holds devices up. Devices that wait for that thread, or that it holds, cannot be
 // joined. All others are shut down at the same time.
 void shutdown_others(std::chrono::milliseconds timeout) noexcept {
-  const auto deadline = Clock::now() + timeout;
+  const auto deadline = detail::deadline_after(timeout);
   std::vector<DeviceId> ids;
   {
     Devices& all = devices();
@@ -255,8 +258,15 @@ std::shared_ptr<Device> Registry<Device>::find_or_start(DeviceId device, Stage s
             "start two threads for one device. Link all modules with the shared libraries of Coxswain instead "
             "(BUILD_SHARED_LIBS)");
   }
-  std::shared_ptr<Device> started = Device::start(device, stage);
-  all.open.emplace(key, Entry{started});
+  const auto entry = all.open.emplace(key, Entry{}).first;  // first: without memory for it no thread is started
+  std::shared_ptr<Device> started;
+  try {
+    started = Device::start(device, stage);
+  } catch (...) {
+    all.open.erase(entry);
+    throw;
+  }
+  entry->second.device = started;
   if constexpr (std::is_same_v<Device, DeviceThread>) {
     if (started->options().stall_threshold.count() > 0) detail::watch_for_stalls(started);
   }
@@ -297,11 +307,11 @@ void set_shutdown_listener(const ShutdownListener& listener) noexcept {
 }
 
 ShutdownOutcome shutdown(DeviceId device, std::chrono::milliseconds timeout) {
-  return shutdown_matching([device](DeviceId id) { return id == device; }, Clock::now() + timeout);
+  return shutdown_matching([device](DeviceId id) { return id == device; }, detail::deadline_after(timeout));
 }
 
 ShutdownOutcome shutdown_all(std::chrono::milliseconds timeout) {
-  return shutdown_matching([](DeviceId) { return true; }, Clock::now() + timeout);
+  return shutdown_matching([](DeviceId) { return true; }, detail::deadline_after(timeout));
 }
 
 Statistics statistics(DeviceId device, Stage stage) {

@@ -1,6 +1,7 @@
 #include <coxswain/device_handle/thread/device_thread.hpp>
 
 #include <coxswain/device_handle/queue/spin_wait.hpp>
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/device_handle/thread/thread_setup.hpp>
 
 #include <utility>
@@ -10,6 +11,7 @@ namespace cox {
 std::shared_ptr<DeviceThread> DeviceThread::start(DeviceId device, Stage stage) {
   prepare_platform();
   std::shared_ptr<DeviceThread> self(new DeviceThread(device, stage, device_thread_options(device)));
+  const detail::BlockedSignals blocked;
   self->thread_ = std::thread([self] { self->main(); });
   return self;
 }

@@ -1,6 +1,7 @@
 #include <coxswain/device_handle/thread/stall.hpp>
 
 #include <coxswain/device_handle/observe/wait_graph.hpp>
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/device_handle/thread/device_thread.hpp>
 #include <coxswain/device_handle/thread/stall_watcher.hpp>
 
@@ -116,6 +117,7 @@ void detail::watch_for_stalls(const std::shared_ptr<DeviceThread>& thread) {
   ++w.additions;
   w.changed.notify_all();
   if (!w.thread.joinable()) {
+    const detail::BlockedSignals blocked;
     w.thread = std::jthread([&w](const std::stop_token& stop) { watch(stop, w); });
   }
 }

@@ -2,6 +2,7 @@
 
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/device_handle/registry/registry.hpp>
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
 
 #include <condition_variable>
@@ -54,6 +55,7 @@ CompletionThread::CompletionThread(DeviceId device) : state_(std::make_shared<St
   state_->device = device;
   shutdown_waits_for(device, state_->handlers);
   shutdown_waits_for(device, state_->streams);
+  const detail::BlockedSignals blocked;
   state_->thread = std::thread([state = state_] {
     detail::name_this_thread("cox-done-" + std::to_string(state->device.type) + "." +
                              std::to_string(state->device.index));

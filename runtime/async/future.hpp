@@ -1,10 +1,10 @@
 #pragma once
 
+#include <coxswain/device_handle/base/deadline.hpp>
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/handle/submit_async.hpp>
 #include <coxswain/runtime/async/delivery.hpp>
 #include <coxswain/runtime/async/promise.hpp>
-#include <coxswain/runtime/base/deadline.hpp>
 
 #include <boost/asio/async_result.hpp>
 

@@ -50,8 +50,10 @@ class FutureState : public std::enable_shared_from_this<FutureState<T>> {
   ~FutureState() {
     if (!settle_) return;
     error_ = {};  // returned to its stream now: the device event may be reached much later
+    std::shared_ptr<Settle> kept;
     try {
-      device_event_->notify([settle = std::move(settle_)] {});
+      kept = std::make_shared<Settle>(std::move(settle_));
+      device_event_->notify([kept] {});
     } catch (...) {  // no memory to register it: wait on this thread
       device_event_->wait();
     }

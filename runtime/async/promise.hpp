@@ -40,6 +40,8 @@ class Promise {
   /// because that waits only for streams (L10).
   void begin() noexcept { state_->queued().begin(); }
 
+  /// Whether the promise must still be completed: it was not, and is not moved from.
+  [[nodiscard]] bool pending() const noexcept { return state_ != nullptr; }
   /// The future of this promise; call once.
   [[nodiscard]] Future<T> future() const { return Future<T>(state_); }
 

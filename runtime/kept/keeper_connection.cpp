@@ -1,5 +1,6 @@
 #include <coxswain/runtime/kept/keeper_connection.hpp>
 
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/runtime/socket/local_socket.hpp>
 #include <coxswain/runtime/socket/peer_process.hpp>
@@ -51,12 +52,8 @@ void end_with(int socket, std::source_location site) {
       throw KeptError(KeptError::Kind::Descriptors, "no file descriptor is left to watch the supervisor", site);
     return;
   }
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are for the threads of the program
-  std::exception_ptr error;
   try {
+    const detail::BlockedSignals blocked;
     std::thread([watched = std::move(watched), supervisor = supervisor->id] {
       pollfd ended{.fd = watched.get(), .events = POLLIN, .revents = 0};
       while (poll(&ended, 1, -1) < 0 && errno == EINTR) {
@@ -67,11 +64,9 @@ void end_with(int socket, std::source_location site) {
       kill(getpid(), SIGKILL);
     }).detach();
   } catch (const std::system_error&) {
-    error = std::current_exception();
+    throw KeptError(KeptError::Kind::Supervisor, "no thread can be started to watch the supervisor", site,
+                    std::current_exception());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (error)
-    throw KeptError(KeptError::Kind::Supervisor, "no thread can be started to watch the supervisor", site, error);
 }
 
 [[noreturn]] void fail_unexpected(std::source_location site) {

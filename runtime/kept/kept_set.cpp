@@ -1,6 +1,6 @@
 #include <coxswain/runtime/kept/kept_set.hpp>
 
-#include <coxswain/runtime/base/deadline.hpp>
+#include <coxswain/device_handle/base/deadline.hpp>
 #include <coxswain/runtime/config/duration.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>

@@ -11,6 +11,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -21,6 +22,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -56,19 +58,56 @@ test::FakeNccl& fresh_nccl() {
   return fake;
 }
 
+using Message = PeerMemoryExchange::Message;
+
+/// The only rank of a communicator: what is read back is what it has written, but for one reading.
+class Exchange final : public PeerMemoryExchange {
+ public:
+  explicit Exchange(int garbled_reading = 0) : garbled_reading_(garbled_reading) {}
+
+  [[nodiscard]] Message message(std::size_t) noexcept override { return sent; }
+  [[nodiscard]] bool begin(const std::vector<Message>& messages) noexcept override {
+    received = messages;
+    return true;
+  }
+  [[nodiscard]] std::optional<bool> advance() noexcept override { return has_access; }
+  void end(bool all_have_access) noexcept override { ended = all_have_access; }
+  void write(std::size_t, std::span<const std::byte> bytes) const override {
+    written_.assign(bytes.begin(), bytes.end());
+  }
+  // NCCL's kernels may end with anything as their result if another rank aborts its communicator.
+  void read(std::size_t, std::span<std::byte> bytes) const override {
+    REQUIRE(bytes.size() == written_.size());
+    std::ranges::copy(written_, bytes.begin());
+    if (++readings == garbled_reading_) std::ranges::fill(bytes, std::byte{0xee});
+  }
+
+  Message sent{std::byte{7}, std::byte{8}};
+  bool has_access = true;
+  mutable std::atomic<int> readings{0};
+  std::vector<Message> received;
+  std::optional<bool> ended;
+
+ private:
+  const int garbled_reading_;
+  mutable std::vector<std::byte> written_;
+};
+
 /// Devices that are not there.
 class Opened final : public NcclDeviceResources {
  public:
-  explicit Opened(bool idle = true) : is_idle_(idle) {}
+  explicit Opened(bool idle = true, PeerMemoryExchange* exchange = nullptr) : is_idle_(idle), exchange_(exchange) {}
   void abort() noexcept override {}
   [[nodiscard]] CUstream_st* stream(std::size_t) const noexcept override { return nullptr; }
   [[nodiscard]] void* scratch(std::size_t) const noexcept override { return scratch_.data(); }
   [[nodiscard]] std::shared_ptr<void> make_current(std::size_t) const override { return nullptr; }
   [[nodiscard]] bool is_idle(std::size_t) const override { return is_idle_; }
   void synchronize(std::size_t) const override {}
+  [[nodiscard]] PeerMemoryExchange* exchange() noexcept override { return exchange_; }
 
  private:
   const bool is_idle_;
+  PeerMemoryExchange* const exchange_;
   mutable std::array<std::byte, scratch_size> scratch_{};
 };
 
@@ -171,6 +210,39 @@ TEST_CASE("Whichever call of NCCL fails, the creation ends with its error and le
     if (!outcome.empty()) ++failures;  // an abort that fails is logged
   }
   CHECK(failures >= 8);
+}
+
+TEST_CASE("The processes exchange what they need to share memory") {
+  test::FakeNccl& fake = fresh_nccl();
+  const int before = live(fake);
+  Exchange exchange;
+  exchange.has_access = GENERATE(true, false);
+  NcclCreation creation({0}, 1, "cox.7.2", std::make_shared<Opened>(true, &exchange));
+  CHECK(outcome_of(creation, NcclCreation::make_id()).empty());
+  CHECK(exchange.received == std::vector{exchange.sent});
+  CHECK(exchange.ended == exchange.has_access);
+  CHECK(live(fake) == before);
+}
+
+TEST_CASE("L16: garbage as the result of NCCL, after another process has ended, is not used") {
+  test::FakeNccl& fake = fresh_nccl();
+  const int before = live(fake);
+  const int garbled = GENERATE(1, 2);
+  Exchange exchange(garbled);
+  NcclCreation creation({0}, 1, "cox.7.2", std::make_shared<Opened>(true, &exchange));
+  const NcclUniqueId id = NcclCreation::make_id();
+  SECTION("the creation ends with the cause, which comes later") {
+    auto outcome = std::async(std::launch::async, [&] { return outcome_of(creation, id); });
+    while (exchange.readings < garbled) std::this_thread::yield();
+    creation.cancel(gone());
+    CHECK(outcome.get() == "process 1 is gone");
+  }
+  SECTION("or with an error of NCCL, if there is no cause") {
+    CHECK(outcome_of(creation, id).find("has returned wrong data") != std::string::npos);
+  }
+  CHECK(exchange.received.size() == static_cast<std::size_t>(garbled - 1));
+  CHECK_FALSE(exchange.ended.has_value());
+  CHECK(live(fake) == before);
 }
 
 namespace {

@@ -3,6 +3,9 @@
 #include <coxswain/tests/device_handle/contract.hpp>
 #include <coxswain/tests/support/catch.hpp>
 
+#include <atomic>
+#include <chrono>
+
 using namespace contract;
 
 namespace {
@@ -94,6 +97,15 @@ TEMPLATE_TEST_CASE("A shutdown is idempotent, and one of an unknown device is dr
   static_cast<void>(TestType::template Handle<Alpha>::get(device));
   CHECK(device.close() == cox::ShutdownOutcome::Drained);
   CHECK(device.close() == cox::ShutdownOutcome::Drained);
+}
+
+TEMPLATE_TEST_CASE("L4: a shutdown that may take for ever runs what was submitted", "[contract]", Threaded, Inline) {
+  const TestDevice device;
+  auto handle = TestType::template Handle<Alpha>::get(device);
+  std::atomic<int> run{0};
+  for (int i = 0; i < 100; ++i) handle.submit([&](Alpha&) { ++run; });
+  CHECK(cox::shutdown(device, std::chrono::milliseconds::max()) == cox::ShutdownOutcome::Drained);
+  CHECK(run == 100);
 }
 
 TEMPLATE_TEST_CASE("L10: a shutdown from a task of that device throws would_deadlock and changes nothing", "[contract]",

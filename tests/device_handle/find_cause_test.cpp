@@ -84,4 +84,9 @@ TEST_CASE("An error chain has a line for each level, says each thing once, and n
         "host:0 is unhealthy: 1 operation failed (2 more)\nbecause: the kernel failed" + line + "\nbecause: boom");
   CHECK(cox::error_chain(inner) == "boom");
   CHECK(cox::error_chain(nullptr).empty());
+  const auto named = [&](const char* text) {
+    return cox::error_chain(std::make_exception_ptr(Error(text, unknown_site, inner)));
+  };
+  CHECK(named("kernel 'boomer' on host:0: boom (2 more)") == "kernel 'boomer' on host:0 (2 more)\nbecause: boom");
+  CHECK(named("kernel 'boomer' on host:0") == "kernel 'boomer' on host:0\nbecause: boom");
 }

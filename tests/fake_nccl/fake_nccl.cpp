@@ -1,6 +1,7 @@
 // A library that stands in for NCCL where there is no GPU, and where NCCL must fail.
 #include <coxswain/tests/fake_nccl/fake_nccl.hpp>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <set>
 #include <string>
 #include <thread>
@@ -67,6 +69,7 @@ std::set<const ncclComm*>& open_comms() {
 
 thread_local int open_groups = 0;
 thread_local std::vector<FakeNccl::Operation> grouped;  // of those
+thread_local bool group_failed = false;                 // a call in one of them: then none of it is launched
 
 // Under the lock. Whether this call is the one that fails.
 bool fails() {
@@ -81,18 +84,75 @@ bool is_open(const ncclComm* comm, const char* function) {
   return false;
 }
 
+// What was copied on the stream of the driver's stand-in has been copied.
+void synchronize(void* stream) {
+  static const auto wait = [] {
+    const char* const driver = std::getenv("COX_CUDA_DRIVER");
+    void* const library = driver == nullptr ? nullptr : ::dlopen(driver, RTLD_NOW | RTLD_NOLOAD);
+    void* const entry = library == nullptr ? nullptr : ::dlsym(library, "cuStreamSynchronize");
+    return reinterpret_cast<int (*)(void*)>(entry);
+  }();
+  if (wait != nullptr) wait(stream);
+}
+
+// Operations do nothing if FakeNccl::launch is not set, but for the maximum of bytes of several processes: by that they
+// exchange what they need to share memory when they create a communicator. The calling thread waits for the others.
+bool is_exchange(const FakeNccl::Operation& operation) {
+  constexpr int uint8 = 1;
+  constexpr int max = 2;
+  return operation.shared != nullptr && operation.kind == Operation::AllReduce && operation.type == uint8 &&
+         operation.reduction == max;
+}
+void begin_exchange(const FakeNccl::Operation& operation) {
+  synchronize(operation.stream);
+  const auto own = static_cast<std::size_t>(operation.rank);
+  FakeNcclShared::Channel& channel = operation.shared->ranks[own].all;
+  const auto have_read = [&] {
+    for (int rank = 0; rank < operation.ranks; ++rank)
+      if (operation.shared->ranks[static_cast<std::size_t>(rank)].all.read < channel.written) return false;
+    return true;
+  };
+  while (!have_read() && !*operation.given_up) std::this_thread::yield();
+  std::memcpy(operation.shared->input(own), operation.source, operation.count);
+  ++channel.written;
+}
+void end_exchange(const FakeNccl::Operation& operation) {
+  FakeNcclShared& shared = *operation.shared;
+  FakeNcclShared::Channel& channel = shared.ranks[static_cast<std::size_t>(operation.rank)].all;
+  auto* const result = static_cast<unsigned char*>(operation.destination);
+  for (int rank = 0; rank < operation.ranks; ++rank) {
+    const auto other = static_cast<std::size_t>(rank);
+    while (shared.ranks[other].all.written < channel.written && shared.ranks[other].aborted == 0 &&
+           !*operation.given_up)
+      std::this_thread::yield();
+    const auto* const input = reinterpret_cast<const unsigned char*>(shared.input(other));
+    for (std::size_t i = 0; i < operation.count; ++i) result[i] = std::max(result[i], input[i]);
+  }
+  ++channel.read;
+}
+
 int launch(std::vector<FakeNccl::Operation> operations) {
   std::function<int(std::vector<FakeNccl::Operation>)> launched;
   {
     const std::lock_guard lock(state().mutex);
     launched = state().launch;
   }
-  return launched ? launched(std::move(operations)) : success;
+  if (launched) return launched(std::move(operations));
+  for (const FakeNccl::Operation& operation : operations)
+    if (is_exchange(operation)) begin_exchange(operation);
+  for (const FakeNccl::Operation& operation : operations)
+    if (is_exchange(operation)) end_exchange(operation);
+  return success;
 }
 
 // Of each rank together.
 int launch_grouped() {
   std::vector<FakeNccl::Operation> left = std::exchange(grouped, {});
+  const bool does_nothing = [] {
+    const std::lock_guard lock(state().mutex);
+    return state().launch == nullptr;
+  }();
+  if (does_nothing) return launch(std::move(left));
   while (!left.empty()) {
     const auto belongs = [first = left.front()](const FakeNccl::Operation& each) {
       return each.communicator == first.communicator && each.rank == first.rank && each.stream == first.stream;
@@ -122,7 +182,10 @@ int enqueue(const ncclComm* comm, FakeNccl::Operation operation, const char* fun
     const std::lock_guard lock(state().mutex);
     if (!is_open(comm, function)) return invalid_argument;
     state().calls.push_back({FakeNccl::Kind::Enqueue, comm->rank});
-    if (fails()) return internal_error;
+    if (fails()) {
+      group_failed = open_groups != 0;
+      return internal_error;
+    }
     operation.communicator = comm->communicator;
     operation.rank = comm->rank;
     operation.ranks = comm->ranks;
@@ -326,6 +389,7 @@ int ncclGroupStart() {
   state().calls.push_back({FakeNccl::Kind::GroupStart, -1});
   if (!fails()) return success;
   --open_groups;
+  group_failed = open_groups != 0;
   return internal_error;
 }
 // A group of creations ends at once, as those of non-blocking communicators do.
@@ -334,8 +398,10 @@ int ncclGroupEnd() {
     const std::lock_guard lock(state().mutex);
     if (--open_groups < 0) state().misuse.push_back("ncclGroupEnd without a group");
     state().calls.push_back({FakeNccl::Kind::GroupEnd, -1});
-    if (fails()) {
+    if (fails()) group_failed = true;
+    if (group_failed) {
       grouped.clear();
+      group_failed = open_groups > 0;
       return internal_error;
     }
   }

@@ -47,12 +47,19 @@ class FailureSteps {
     if (to.buffer != nullptr && !to.buffer->known) to.buffer = nullptr;  // else the profile may fail
     const std::uint32_t value = state_.word();
     const auto time = static_cast<std::uint32_t>(state_.between(10, 1000));
-    auto duration = std::make_shared<ProfileDuration>(stream.client.profile([&] {
+    const auto work = [&] {
       if (fails) launch(stream, state_.one_in(2) ? Backend::misused() : Backend::fail_after_submit(stream.client));
       if (to.buffer == nullptr) return;
       launch(stream, slow<Backend>(to.handle(), time));
       launch(stream, Backend::fill(to.handle(), value));
-    }));
+    };
+    std::shared_ptr<ProfileDuration> duration;
+    try {
+      duration = std::make_shared<ProfileDuration>(stream.client.profile(work));
+    } catch (...) {  // it may have been thrown before or after the work
+      if (to.buffer != nullptr) to.buffer->known = false;
+      throw;
+    }
     if (to.buffer != nullptr) {
       for (std::size_t i = 0; i < to.size / 4; ++i) to.set_word(i, value);
       to.written(true, 0);

@@ -40,14 +40,14 @@ class GraphSteps {
       if (state_.buffers[stream->device].empty()) state_.make(*stream, state_.any_bytes(256));
       state_.settle(*stream);
     }
-    for (StreamOf* const stream : captured->streams) stream->client.graph_prepare();
-    if (!captured->joint && state_.one_in(3)) {
-      data_.work(*captured->streams.front());
-      if (captured->streams.front()->most_untaken() != 0) state_.settle(*captured->streams.front());
-    }
-    for (StreamOf* const stream : captured->streams) stream->client.graph_start_capture();
-    state_.capturing = captured.get();
     try {
+      for (StreamOf* const stream : captured->streams) stream->client.graph_prepare();
+      if (!captured->joint && state_.one_in(3)) {
+        data_.work(*captured->streams.front());
+        if (captured->streams.front()->most_untaken() != 0) state_.settle(*captured->streams.front());
+      }
+      for (StreamOf* const stream : captured->streams) stream->client.graph_start_capture();
+      state_.capturing = captured.get();
       const std::size_t operations = state_.between(1, 5);
       for (std::size_t i = 0; i < operations; ++i) {
         if (captured->joint && state_.one_in(2)) {

@@ -9,7 +9,11 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/servers/host/server/host_server.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -155,6 +159,52 @@ const std::map<std::string, std::function<void(Process&)>> scenarios{
        const cox::CommunicationId rest({process.devices[0], process.devices[2]});
        report("rest", [&] { process.sum(rest); });
      }},
+    // The child leaves the world, as it does when it ends as its parent would.
+    {"child leaves",
+     [](Process& process) {
+       process.sum(process.all);
+       if (process.world.process() == 1) {
+         const pid_t child = ::fork();
+         if (child == 0) {
+           ::alarm(20);
+           process.world.leave();
+           ::_exit(0);
+         }
+         int status = -1;
+         ::waitpid(child, &status, 0);
+         std::printf("child: %d\n", status);
+       }
+       report("sum", [&] { process.sum(process.all); });
+     }},
+    // Process 2 stops before it gives its share, and process 1, which has given its own, is killed.
+    {"stopped, and another killed",
+     [](Process& process) {
+       process.sum(process.all);
+       if (process.world.process() == 2) {
+         const cox::HostKernel stopping("stopping", {}, 1, [](const cox::KernelContext&) {
+           std::printf("under way\n");
+           std::fflush(stdout);
+           ::raise(SIGSTOP);
+         });
+         process.client.launch(stopping, cox::CubeCount::of_1d(1), cox::KernelArguments{}.with_buffer(process.values));
+       }
+       process.client.all_reduce(process.values, process.sums, ElementType::F32, process.all);
+       process.client.flush();
+       if (process.world.process() == 1) {
+         std::printf("under way\n");
+         std::fflush(stdout);
+       }
+       report("sum", [&] { process.client.sync().get(); });
+     }},
+    {"killed, its child lives on",
+     [](Process& process) {
+       if (process.world.process() == 1 && ::fork() == 0) {
+         ::alarm(60);
+         wait_for_file();  // until the others have been told
+         ::_exit(0);
+       }
+       report("sum", [&] { sum_for_ever(process); });
+     }},
 };
 
 int work(const std::string& name) {
@@ -251,6 +301,24 @@ int main(int count, char** arguments) {
         expect(is(line_of(output, "again"), Kind::WorldGone), "leader killed: the world is gone");
       },
       {0});
+  run("child leaves", {}, nothing, [](std::size_t process, const std::string& output) {
+    if (process == 1) expect(output.find("child: 0\n") != std::string::npos, "child leaves: the child has ended");
+    expect(line_of(output, "sum").text == "nothing", "child leaves: the world goes on");
+  });
+  run(
+      "killed, its child lives on", {},
+      [](auto& world) {
+        for (std::size_t process = 0; process < 3; ++process) wait_until_under_way(world, process);
+        world.kill(1, SIGKILL);
+        for (const std::size_t process : {std::size_t{0}, std::size_t{2}})
+          while (world.output(process).find("sum: ") == std::string::npos) std::this_thread::yield();
+        std::ofstream(world.folder() / "go") << "go";
+      },
+      [](std::size_t, const std::string& output) {
+        const Line sum = line_of(output, "sum");
+        expect(is(sum, Kind::ProcessGone) && names(sum, "process 1"), "its child lives on: the survivors are told");
+      },
+      {1});
   run("mismatch", {}, nothing, [](std::size_t, const std::string& output) {
     const Line sum = line_of(output, "sum");
     expect(is(sum, Kind::Mismatch) && names(sum, "of 8 f32") && names(sum, "of 16 f32"), "mismatch: all are told");
@@ -293,6 +361,26 @@ int main(int count, char** arguments) {
         expect(line_of(output, "rest").text == "nothing", "stopped: the survivors go on");
       },
       {1});
+  run(
+      "stopped, and another killed",
+      [] {
+        std::vector<std::string> variables = cox::test::detect_silence();
+        variables.emplace_back("COX_COLLECTIVES_TIMEOUT=20s");
+        return variables;
+      }(),
+      [](auto& world) {
+        wait_until_under_way(world, 1);
+        wait_until_under_way(world, 2);
+        world.kill(1, SIGKILL);
+        while (world.output(0).find("sum: ") == std::string::npos) std::this_thread::yield();
+        world.kill(2, SIGKILL);  // else process 0 waits for it to leave
+      },
+      [](std::size_t, const std::string& output) {
+        const Line sum = line_of(output, "sum");
+        expect(is(sum, Kind::ProcessSilent) || is(sum, Kind::ProcessGone),
+               "stopped, and another killed: the survivor is told before the timeout");
+      },
+      {1, 2});
   // Process 1 is late for 0, to which it has connected, and for 2, which has connected to it.
   run("late", cox::test::detect_silence(), nothing, [](std::size_t, const std::string& output) {
     const Line sum = line_of(output, "sum");

@@ -1,4 +1,6 @@
+#include <coxswain/tests/runtime/fake_device_event.hpp>
 #include <coxswain/tests/support/catch.hpp>
+#include <coxswain/tests/support/failing_allocation.hpp>
 
 #include <coxswain/runtime/async/future.hpp>
 
@@ -12,14 +14,18 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
 
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <coroutine>
+#include <cstddef>
 #include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 using cox::Future;
@@ -75,6 +81,32 @@ TEST_CASE("A future may be dropped before and after its promise is fulfilled") {
     const auto dropped = promise.future();
   }
   promise.set_value(1);
+}
+
+// The device writes to what the function holds, such as the memory of a read.
+TEST_CASE("A future that is dropped early keeps its memory until the device has come so far, without memory as well") {
+  for (int allocations = 0;; ++allocations) {
+    INFO("after " << allocations << " allocations");
+    const auto event = std::make_shared<cox::test::FakeDeviceEvent>();
+    auto written = std::make_shared<std::array<std::byte, 200>>();
+    const std::weak_ptr<void> memory = written;
+    Promise<int> promise(make_helper());
+    auto future = std::make_unique<Future<int>>(promise.future());
+    promise.settle_at(event, [written = std::move(written), large = std::array<std::byte, 200>{}] { return 1; });
+    std::atomic<bool> has_failed{false};
+    std::thread dropping([&] {
+      cox::test::allocations_until_failure = allocations;
+      future.reset();
+      has_failed = std::exchange(cox::test::allocations_until_failure, -1) < 0;
+    });
+    const auto end = std::chrono::steady_clock::now() + 20ms;  // it may wait for the event
+    while (event->listeners() == 0 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    CHECK_FALSE(memory.expired());
+    event->reach();
+    dropping.join();
+    CHECK(memory.expired());
+    if (!has_failed) break;
+  }
 }
 
 TEST_CASE("A plain handler runs on the completion thread, with the StreamId of who asked") {

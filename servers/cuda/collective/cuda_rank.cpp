@@ -121,11 +121,13 @@ void CudaRank::submit(CollectiveSubmission submission) {
                     "call refused: queue_full: " + device().to_string() + " has " +
                         std::to_string(unsubmitted_.size()) +
                         " operations that wait for the creation of their communicator (setting collectives.max_ahead)");
+  CudaTimeline& timeline = resources_->streams.timeline(slot_);
+  timeline.reserve_end();
   submission.on_launch_thread = nccl_communicator_ != nullptr;
   unsubmitted_.push_back(std::move(submission));
   if (!rest_) rest_.emplace(PendingCollectives::Call::continuation(pending_));
   ++last_;
-  resources_->streams.timeline(slot_).submit();
+  timeline.submit();
 }
 
 void CudaRank::submit_to_sequencer() noexcept {

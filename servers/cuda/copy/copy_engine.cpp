@@ -1,5 +1,6 @@
 #include <coxswain/servers/cuda/copy/copy_engine.hpp>
 
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
 #include <coxswain/runtime/bytes/bytes.hpp>
 #include <coxswain/servers/cuda/copy/copy_pieces.hpp>
@@ -189,7 +190,10 @@ void CopyEngine::add(CopyTask&& task) {
     const std::lock_guard lock(mutex_);
     try {
       // When the engine stops, a copy thread may still add a task again: that thread will do it.
-      while (!stopping_ && threads_.size() < options_.threads) threads_.emplace_back([this] { run(); });
+      while (!stopping_ && threads_.size() < options_.threads) {
+        const BlockedSignals blocked;
+        threads_.emplace_back([this] { run(); });
+      }
     } catch (const std::system_error&) {  // no further thread can start: the existing ones suffice
       if (threads_.empty()) throw;
     }

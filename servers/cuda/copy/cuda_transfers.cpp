@@ -55,6 +55,8 @@ StreamSlot CudaTransfers::next_slot() {
 
 StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task) {
   const StreamSlot slot = next_slot();
+  CudaTimeline& timeline = streams_.timeline(slot);
+  timeline.reserve_end();
   auto ended = std::make_shared<Ended>(*this, slot);
   task.on_completed = [this, ended = std::move(ended), posts = posts_, done = std::move(task.on_completed)](
                           CopyTask& ending, std::exception_ptr error, std::shared_ptr<CudaEvent> end) mutable {
@@ -77,7 +79,7 @@ StreamPosition CudaTransfers::begin(const StreamPositions& waits, CopyTask task)
     waiting_.push_back({waits, std::move(task)});
   }
   ++in_flight_;
-  return {slot, streams_.timeline(slot).submit()};
+  return {slot, timeline.submit()};
 }
 
 // All work before the copy has completed, and no work after it has started: the memory is still in the state that the

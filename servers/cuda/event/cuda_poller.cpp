@@ -1,6 +1,7 @@
 #include <coxswain/servers/cuda/event/cuda_poller.hpp>
 
 #include <coxswain/device_handle/queue/spin_wait.hpp>
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 
@@ -25,7 +26,10 @@ void CudaPoller::put(Entry entry, bool lazily) {
   {
     const std::lock_guard lock(mutex_);
     if (!stopping_) {
-      if (!thread_.joinable()) thread_ = std::thread([this] { run(); });  // first: if this throws, nothing was added
+      if (!thread_.joinable()) {  // first: if this throws, nothing was added
+        const BlockedSignals blocked;
+        thread_ = std::thread([this] { run(); });
+      }
       added_.push_back(std::move(entry));
       if (!lazily || asleep_) changed_.notify_one();
       return;

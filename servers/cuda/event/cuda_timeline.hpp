@@ -11,6 +11,8 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 namespace cox::detail {
 
@@ -54,14 +56,33 @@ class CudaTimeline {
   void mark(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
     marks_.push_back({position, std::move(event)});
   }
-  /// For slots whose pieces are not on one stream. The piece at `position` is complete, or will be when `event` is
-  /// reached if it is not null. It counts as issued when all pieces before it do, and as complete when they are
-  /// complete.
-  void end(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
+  /// For slots whose pieces are not on one stream: call before each submit(), so that end() needs no memory. Throws
+  /// std::bad_alloc.
+  void reserve_end() {
+    const std::size_t unissued = submitted() - issued_ + 1;
+    if (spare_.capacity() < unissued) spare_.reserve(2 * unissued);
+    while (spare_.size() + ended_.size() < unissued) {
+      Ended one;
+      one.emplace(0, nullptr);
+      spare_.push_back(one.extract(one.begin()));
+    }
+  }
+  /// The piece at `position` is complete, or will be when `event` is reached if it is not null.
+  /// It counts as issued when all pieces before it do, and as complete when they are complete. Waits for `event` only
+  /// if there is no memory.
+  void end(std::uint64_t position, std::shared_ptr<CudaEvent> event) noexcept {
     if (position == issued_ + 1 && ended_.empty()) return end_next(std::move(event));
-    ended_.emplace(position, std::move(event));
-    for (auto next = ended_.begin(); next != ended_.end() && next->first == issued_ + 1; next = ended_.erase(next))
-      end_next(std::move(next->second));
+    Ended::node_type node = std::move(spare_.back());
+    spare_.pop_back();
+    node.key() = position;
+    node.mapped() = std::move(event);
+    ended_.insert(std::move(node));
+    while (!ended_.empty() && ended_.begin()->first == issued_ + 1) {
+      Ended::node_type next = ended_.extract(ended_.begin());
+      end_next(std::move(next.mapped()));
+      next.mapped() = nullptr;
+      spare_.push_back(std::move(next));
+    }
   }
   struct Mark {
     std::uint64_t position = 0;
@@ -98,6 +119,8 @@ class CudaTimeline {
   }
 
  private:
+  using Ended = std::map<std::uint64_t, std::shared_ptr<CudaEvent>>;
+
   // cuEventQuery on an event that has been reached is expensive, so binary-search for the last reached mark instead of
   // polling each one.
   void poll_in_order() noexcept {
@@ -106,15 +129,17 @@ class CudaTimeline {
     complete(std::prev(std::partition_point(marks_.begin() + 1, marks_.end() - 1,
                                             [](const Mark& mark) { return mark.event->reached(); })));
   }
-  void end_next(std::shared_ptr<CudaEvent> event) {
+  void end_next(std::shared_ptr<CudaEvent> event) noexcept {
     ++issued_;
-    if (event != nullptr) {
-      mark(issued_, std::move(event));
-    } else if (marks_.empty()) {
-      completed_.store(issued_, std::memory_order_relaxed);
-    } else {
-      mark(issued_, marks_.back().event);
+    if (event == nullptr && !marks_.empty()) event = marks_.back().event;
+    try {
+      if (event != nullptr) return mark(issued_, event);
+    } catch (...) {  // no memory for a mark
+      for (const Mark& mark : marks_) mark.event->wait();
+      event->wait();
+      marks_.clear();
     }
+    completed_.store(issued_, std::memory_order_relaxed);
   }
   void complete(std::deque<Mark>::iterator mark) noexcept {
     completed_.store(mark->position, std::memory_order_relaxed);
@@ -126,7 +151,8 @@ class CudaTimeline {
   std::atomic<std::uint64_t> completed_{0};
   bool in_order_ = false;
   std::deque<Mark> marks_;
-  std::map<std::uint64_t, std::shared_ptr<CudaEvent>> ended_;  // ended, not yet counted as issued
+  Ended ended_;                          // ended, not yet counted as issued
+  std::vector<Ended::node_type> spare_;  // of reserve_end(): one for each other piece that is not counted as issued
 };
 
 }  // namespace cox::detail

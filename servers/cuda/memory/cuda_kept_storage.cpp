@@ -76,6 +76,7 @@ std::shared_ptr<CudaKeptStorage> CudaKeptStorage::adopt(std::shared_ptr<CudaCont
 void CudaKeptStorage::import_piece(int descriptor, std::size_t bytes, std::source_location site) {
   if (bytes % CudaStorage::granule != 0 || bytes > reserved_ - mapped_)
     fail(*context_, "has pieces of a wrong size", site);
+  pieces_.reserve(pieces_.size() + 1);  // else a piece that was imported could be leaked
   CUmemGenericAllocationHandle piece = 0;
   const CUresult result =
       driver().physical_import(&piece, reinterpret_cast<void*>(static_cast<std::uintptr_t>(descriptor)),
@@ -121,6 +122,8 @@ void CudaKeptStorage::create_pieces(std::source_location site) {
   const CUmemAllocationProp properties = properties_of(*context_);
   for (std::size_t most = std::min(max_piece, std::bit_floor(reserved_)); mapped_ < reserved_;) {
     const std::size_t size = std::min(most, reserved_ - mapped_);
+    pieces_.reserve(pieces_.size() + 1);  // else a piece that was created could be leaked
+    sizes_.reserve(sizes_.size() + 1);
     CUmemGenericAllocationHandle piece = 0;
     const CUresult result = driver().physical_create(&piece, size, &properties, 0);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && size > CudaStorage::granule) {
@@ -140,6 +143,8 @@ void CudaKeptStorage::create_pieces(std::source_location site) {
 KeptPieces CudaKeptStorage::next_pieces(std::source_location site) {
   const CurrentContext current(*context_);
   KeptPieces next;
+  next.descriptors.reserve(KeeperMessage::pieces_at_a_time);
+  next.sizes.reserve(KeeperMessage::pieces_at_a_time);
   while (exported_ < sizes_.size() && next.sizes.size() < KeeperMessage::pieces_at_a_time) {
     int descriptor = -1;
     const CUresult result =

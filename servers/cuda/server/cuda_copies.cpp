@@ -184,6 +184,18 @@ class DirectRead {
         parts_(std::move(download.parts)),
         slot_(std::move(download.slot)),
         promise_(std::move(promise)) {}
+  DirectRead(DirectRead&&) noexcept = default;
+  DirectRead& operator=(DirectRead&&) = delete;
+  // If the driver refuses what precedes a read that is issued later, the read is destroyed while that is handled.
+  ~DirectRead() {
+    if (promise_.pending() && std::current_exception() != nullptr) fail(std::current_exception());
+  }
+
+  /// The read is not issued. Precondition: pending().
+  void fail(const std::exception_ptr& error) noexcept {
+    promise_.set_error(StreamErrors::of_operation(stream_->errors(), sequence_, error));
+  }
+  [[nodiscard]] bool pending() const noexcept { return promise_.pending(); }
 
   // Takes the failures known now. Failures of earlier work that become known later are taken when the read completes.
   void operator()(const IssueTarget& target) {
@@ -256,8 +268,13 @@ class DirectRead {
 void download_to_pinned(CudaDevice& device, CudaStream& stream, Download download, const Caller& caller,
                         Promise<std::vector<Bytes>> promise) {
   const BufferUses uses = download.uses;
-  device.submit_after_all(stream, uses, {"read", nullptr, caller.site},
-                          DirectRead(device, stream, std::move(download), caller, std::move(promise)));
+  DirectRead read(device, stream, std::move(download), caller, std::move(promise));
+  try {
+    device.submit_after_all(stream, uses, {"read", nullptr, caller.site}, std::move(read));
+  } catch (...) {
+    if (!read.pending()) throw;  // it has been queued, or was destroyed
+    read.fail(std::current_exception());
+  }
 }
 
 /// A read by the copy threads, and its turn among the reads and syncs of its stream, each of which takes the failures
@@ -273,8 +290,10 @@ class ReadInTurn {
 
   /// All earlier work of the stream has been issued.
   void come_to_turn() noexcept { arrive(); }
-  /// The copy has ended: `bytes` are the result, or `error` is the reason why there is none. Any thread.
+  /// The copy has ended: `bytes` are the result, or `error` is the reason why there is none. Any thread. The first call
+  /// counts: a copy may go on although the call that has begun it fails.
   void end(std::vector<Bytes> bytes, std::exception_ptr error) noexcept {
+    if (has_ended_.test_and_set()) return;
     bytes_ = std::move(bytes);
     error_ = std::move(error);
     arrive();
@@ -304,6 +323,7 @@ class ReadInTurn {
   std::vector<Bytes> bytes_;
   std::exception_ptr error_;
   std::unique_ptr<StreamErrors::Turn> turn_;
+  std::atomic_flag has_ended_;
   std::atomic<int> awaited_{2};
 };
 

@@ -1,9 +1,11 @@
 // What a CudaServer does for memory that outlives the process: see KeptServer.
 #include <coxswain/servers/cuda/server/cuda_server.hpp>
 
+#include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/runtime/kept/kept_error.hpp>
 #include <coxswain/servers/cuda/compile/loaded_kernel.hpp>
 #include <coxswain/servers/cuda/device/row_remapping.hpp>
+#include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/memory/cuda_kept_storage.hpp>
@@ -16,6 +18,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <memory>
 #include <source_location>
 #include <string>
@@ -54,6 +57,11 @@ void launch_sum(CUfunction begin, CUfunction sum, CUstream stream, CUdeviceptr m
   launch(sum, stream, detail::kept_sum_blocks(bytes), detail::kept_sum_threads, then.data());
 }
 
+// The record says "whole" while the update that was not marked overwrites the memory.
+void report_missing_begin(CUresult result) noexcept {
+  detail::report_gpu_fault(result, "launch of the begin of an update");
+}
+
 // After a fault no mark is made, though the context may still take launches: a begin that could not be launched counts
 // as a fault, and its commit would declare whole what its update has written.
 void launch_mark(CUfunction function, CUstream stream, CUdeviceptr record, detail::KeptMarkArguments arguments) {
@@ -66,11 +74,41 @@ void launch_mark(CUfunction function, CUstream stream, CUdeviceptr record, detai
                                   &arguments.epoch, &arguments.two_copies, &arguments.copy};
   const CUresult result = detail::driver().launch(&config, function, parameters.data(), nullptr);
   if (result == CUDA_SUCCESS) return;
-  // The record says "whole" while the update that was not marked overwrites the memory.
-  if (arguments.kind == static_cast<std::uint32_t>(KeptMarkChange::Kind::Begin))
-    detail::report_gpu_fault(result, "launch of the begin of an update");
+  if (arguments.kind == static_cast<std::uint32_t>(KeptMarkChange::Kind::Begin)) report_missing_begin(result);
   detail::throw_cuda_error(result, "launch", std::source_location::current());
 }
+
+// Launches a mark. A begin that is issued later is destroyed instead if the driver refuses what it waits for, while
+// that is handled.
+class MarkLaunch {
+ public:
+  MarkLaunch(CUfunction function, CUdeviceptr record, const KeptMarkChange& change)
+      : function_(function),
+        record_(record),
+        arguments_(change),
+        must_run_(change.kind == KeptMarkChange::Kind::Begin) {}
+  MarkLaunch(MarkLaunch&& other) noexcept
+      : function_(other.function_),
+        record_(other.record_),
+        arguments_(other.arguments_),
+        must_run_(std::exchange(other.must_run_, false)) {}
+  MarkLaunch& operator=(MarkLaunch&&) = delete;
+  ~MarkLaunch() {
+    if (!must_run_ || std::current_exception() == nullptr) return;
+    const auto* const error = find_cause<CudaError>(std::current_exception());
+    report_missing_begin(error != nullptr ? static_cast<CUresult>(error->code()) : CUDA_ERROR_OUT_OF_MEMORY);
+  }
+  void operator()(const detail::IssueTarget& target) {
+    must_run_ = false;
+    launch_mark(function_, target.stream(), record_, arguments_);
+  }
+
+ private:
+  CUfunction function_;
+  CUdeviceptr record_;
+  detail::KeptMarkArguments arguments_;
+  bool must_run_;
+};
 
 }  // namespace
 
@@ -132,11 +170,8 @@ void CudaServer::mark_kept(KeptMarking marking, const Caller& caller) {
     for (const Binding& memory : marking.memory)
       static_cast<void>(device_->resolve(memory, Access::Read, caller, uses));
     if (commits) checked = uses;
-    device_->submit_checking(
-        stream, uses, checked, {"mark of kept memory", nullptr, caller.site},
-        [function, record, arguments = detail::KeptMarkArguments(marking.change)](const detail::IssueTarget& target) {
-          launch_mark(function, target.stream(), record, arguments);
-        });
+    device_->submit_checking(stream, uses, checked, {"mark of kept memory", nullptr, caller.site},
+                             MarkLaunch(function, record, marking.change));
     marking.guard->is_open = marking.change.kind == KeptMarkChange::Kind::Begin;
   } catch (...) {
     const std::exception_ptr error = std::current_exception();

@@ -298,69 +298,6 @@ void CudaServer::install_memory_pools(const MemoryPoolLayout& layout, const Call
                     caller.site);
 }
 
-ProfilingToken CudaServer::start_profile(const Caller& caller) {
-  CudaStream& stream = device_->enter(caller);
-  stream.capture.require_none("a profile", caller.site);
-  auto profile = std::make_shared<CudaProfile>();
-  profile->begin = device_->timed_events().acquire();
-  profile->begin_sequence = stream.next_sequence();
-  const ProfilingToken token = stream.profiles.open(profile, caller.site);
-  try {
-    stream.errors()->begin_profile(profile->begin_sequence);
-    device_->submit(stream, {}, {nullptr, nullptr, caller.site},
-                    [profile, stream = stream.shared_from_this()](const IssueTarget& target) {
-                      stream->running_profiles.push_back(profile);
-                      COX_CUDA_TRY(event_record(profile->begin->native(), target.stream()));
-                    });
-  } catch (...) {
-    // The profile has not begun: end it, so that it takes no failures of the stream.
-    std::erase(stream.running_profiles, profile);
-    stream.errors()->end_profile(profile->begin_sequence);
-    static_cast<void>(stream.profiles.end(token, caller.site));
-    throw;
-  }
-  return token;
-}
-
-ProfileDuration CudaServer::end_profile(ProfilingToken token, ProfileFailures failures, const Caller& caller) {
-  CudaStream& stream = device_->enter(caller);
-  Promise<ProfileTicks> promise(device_->facts()->completion_thread);
-  ProfileDuration duration(promise.future(), TimingMethod::Device);
-  auto ended = stream.profiles.end(token, caller.site);
-  std::shared_ptr<CudaProfile> profile = std::move(ended.position);
-  profile->end = device_->timed_events().acquire();
-  const std::uint64_t sequence = stream.next_sequence();
-  stream.errors()->bound_profile(profile->begin_sequence, sequence);
-  device_->submit_after_all(
-      stream, {}, {nullptr, nullptr, caller.site},
-      [profile, failure = detail::TakenError{std::move(ended.failure)}, stream = stream.shared_from_this(), sequence,
-       site = caller.site, failures, promise = std::move(promise)](const IssueTarget& target) mutable {
-        target.flush_launches();
-        std::erase(stream->running_profiles, profile);
-        if (profile->failure != nullptr) failure.error = profile->failure;
-        if (failures == ProfileFailures::OfProfile)
-          if (auto first = detail::StreamErrors::take_for_profile(stream->errors(), profile->begin_sequence, sequence))
-            failure = std::move(first);
-        stream->errors()->end_profile(profile->begin_sequence);
-        try {
-          COX_CUDA_TRY(event_record(profile->end->native(), target.stream()));
-          const bool failed = static_cast<bool>(failure);
-          if (failed) failure.error = std::make_exception_ptr(profile_failure(failure.error, stream->location(), site));
-          promise.settle_at(
-              profile->end,
-              [profile, failed, stream, site] {
-                if (detail::gpu_faulted())
-                  throw profile_failure(detail::gpu_fault_error(site), stream->location(), site);
-                return failed ? ProfileTicks{} : profile->ticks();
-              },
-              std::move(failure));
-        } catch (...) {
-          promise.set_error(std::current_exception());
-        }
-      });
-  return duration;
-}
-
 void CudaServer::graph_prepare(const Caller& caller) {
   CudaStream& stream = device_->enter(caller);
   stream.capture.require(CaptureState::Call::Prepare, caller.site);
@@ -405,13 +342,13 @@ UniqueFunction<void()> CudaServer::make_ready(GraphId graph) {
 bool CudaServer::capturing(const Caller& caller) { return device_->enter(caller).capture.capturing(); }
 
 void CudaServer::replay(GraphId graph, MembershipEpoch call_epoch, const Caller& caller) {
-  CudaStream& stream = device_->enter(caller);
+  const std::shared_ptr<CudaStream> stream = device_->enter(caller).shared_from_this();  // replay() may forget streams
   if (detail::gpu_faulted()) return;  // waiters of the stream get the fault
   try {
     device_->replay(graph, call_epoch, caller);
     device_->advance();  // as after a collective
   } catch (...) {
-    stream.fail(std::current_exception());
+    stream->fail(std::current_exception());
   }
 }
 

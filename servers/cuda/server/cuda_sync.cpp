@@ -38,8 +38,9 @@ void complete(Promise<void>& promise, SyncEnd& end, TakenError earlier) {
   promise.set_value();
 }
 
-/// If durations are measured, the poller completes them in stream order, and reaches this callback after them.
-void complete_behind_durations(const std::shared_ptr<DeviceEvent>& device_event, Promise<void> promise, SyncEnd end,
+/// If durations are measured, the poller completes them in stream order, and reaches this callback after them. Throws
+/// std::bad_alloc; then `promise` has not been completed.
+void complete_behind_durations(const std::shared_ptr<DeviceEvent>& device_event, Promise<void>& promise, SyncEnd& end,
                                const TakenError& earlier) {
   struct Waiting {
     Promise<void> promise;
@@ -49,7 +50,8 @@ void complete_behind_durations(const std::shared_ptr<DeviceEvent>& device_event,
   try {
     device_event->notify([shared, earlier] { complete(shared->promise, shared->end, earlier); });
   } catch (...) {  // no memory for the callback: the table may be late
-    shared->promise.settle_at(device_event, std::move(shared->end), earlier);
+    promise = std::move(shared->promise);
+    promise.settle_at(device_event, std::move(shared->end), earlier);
   }
 }
 
@@ -81,13 +83,14 @@ struct ArmedSync {
       if (events.empty()) return complete(promise, sync, std::exchange(earlier, {}));
       device.watch().begin(events.front());
       if (behind_durations)
-        return complete_behind_durations(DeviceEventSet::make(std::move(events)), std::move(promise), std::move(sync),
-                                         earlier);
+        return complete_behind_durations(DeviceEventSet::make(std::move(events)), promise, sync, earlier);
       promise.settle_at(DeviceEventSet::make(std::move(events)), std::move(sync), std::exchange(earlier, {}));
     } catch (...) {
-      promise.set_error(earlier ? earlier : TakenError{std::current_exception()});
+      fail();
     }
   }
+  /// With the current exception, or what came before it.
+  void fail() noexcept { promise.set_error(earlier ? earlier : TakenError{std::current_exception()}); }
 };
 
 }  // namespace
@@ -126,8 +129,13 @@ void queue_sync(CudaDevice& device, CudaStream& stream, const Caller& caller, Pr
           error = {};
           if (collectives.empty()) return armed.settle({});
           // Only the waiter of the sync waits for the collectives; the stream goes on.
-          const auto shared = std::make_shared<ArmedSync>(std::move(armed));
-          device.streams().when_issued(collectives, [shared, collectives] { shared->settle(collectives); });
+          std::shared_ptr<ArmedSync> shared;
+          try {
+            shared = std::make_shared<ArmedSync>(std::move(armed));
+            device.streams().when_issued(collectives, [shared, collectives] { shared->settle(collectives); });
+          } catch (...) {
+            (shared != nullptr ? *shared : armed).fail();
+          }
         } catch (...) {
           promise.set_error(error ? error : TakenError{std::current_exception()});
         }

@@ -67,7 +67,7 @@ void CudaStream::add_pending_waits(const StreamPositions& collectives) {
   for (const StreamPosition& position : collectives) {
     const auto same = std::ranges::find(pending_waits_, position.stream, &StreamPosition::stream);
     if (same != pending_waits_.end()) {
-      *same = position;  // the later one
+      same->position = std::max(same->position, position.position);
     } else {
       pending_waits_.push_back(position);
     }

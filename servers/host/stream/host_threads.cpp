@@ -1,5 +1,6 @@
 #include <coxswain/servers/host/stream/host_threads.hpp>
 
+#include <coxswain/device_handle/thread/blocked_signals.hpp>
 #include <coxswain/runtime/base/thread_name.hpp>
 
 #include <utility>
@@ -10,6 +11,7 @@ HostThreads::HostThreads(const std::string& name, std::size_t count, std::shared
     : streams_(std::move(streams)) {
   try {
     threads_.reserve(count);
+    const BlockedSignals blocked;
     for (std::size_t i = 0; i < count; ++i)
       threads_.emplace_back([this, name] {
         name_this_thread(name);

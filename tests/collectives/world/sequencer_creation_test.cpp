@@ -3,11 +3,15 @@
 #include <coxswain/tests/support/catch.hpp>
 
 #include <coxswain/collectives/sequencer/world_order.hpp>
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/runtime/communication/collective_error.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <future>
 #include <latch>
@@ -214,4 +218,39 @@ TEST_CASE("freeze() returns when a release that is passed on has been passed on"
   leader.join();
   CHECK(was_right);
   CHECK(freezing.get());
+}
+
+// The rank may hold operations back, for instance while a kernel is compiled.
+TEST_CASE(
+    "A launch thread is notified when another process breaks a communicator of its device, or the world is lost") {
+  World world;
+  int notified = 0;
+  world.sequencer.set_launch_thread(device(0), [&] { ++notified; });
+  const auto why = std::make_exception_ptr(CollectiveError(CollectiveError::Kind::ProcessGone, "gone", {}));
+  SECTION("broken") { world.sequencer.end(world.order.opened.front().communicator, {}, why); }
+  SECTION("lost") { world.sequencer.lose_world(why); }
+  CHECK(notified == 1);
+  world.sequencer.drain_launches(device(0));
+  world.sequencer.set_launch_thread(device(0), {});
+}
+
+TEST_CASE("A process asks the leader for no more operations than that allows, nor than it allows itself") {
+  const std::size_t of_leader = GENERATE(std::size_t{2}, std::size_t{3000});
+  const std::size_t own = GENERATE(std::size_t{3}, std::size_t{5000}, std::size_t{8000});
+  Asked order;
+  const std::size_t most = std::min(own, std::max<std::size_t>(4096, 2 * of_leader));
+  std::vector<Told> operations(most + 1);
+  Sequencer sequencer({.max_ahead = own});
+  sequencer.join_world(1, {world_device(1), world_device(2)}, order, of_leader);
+  const CommunicatorNumber all = sequencer.open(CommunicationId({world_device(1), world_device(2)}), 1h);
+  std::size_t submitted = 0;
+  try {
+    for (Told& told : operations) {
+      sequencer.submit(all, 0, {.requests = {of_count(1)}, .launch = told.launch()});
+      ++submitted;
+    }
+  } catch (const CallError& error) {
+    CHECK(error.kind() == CallError::Kind::QueueFull);
+  }
+  CHECK(submitted == most);
 }

@@ -1,6 +1,8 @@
 // Copies of the CUDA server over a stand-in for the driver.
 #include <coxswain/tests/support/catch.hpp>
 
+#include <coxswain/device_handle/base/call_error.hpp>
+#include <coxswain/device_handle/base/find_cause.hpp>
 #include <coxswain/runtime/error/io_error.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
@@ -9,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -198,4 +201,44 @@ TEST_CASE("L12: a large read leaves an earlier read, which is not issued yet, it
   earlier.require_failure();
   CHECK(later.get().front().to_vector<std::uint32_t>() == counting(very_large, 3));
   earlier.client.sync().get();
+}
+
+// The read waits on the host for an upload by the copy threads, and then for an event of another stream.
+TEST_CASE("A read that the driver refuses when its turn comes fails with the driver's error") {
+  constexpr std::size_t large = std::size_t{1} << 20U;
+  bool has_failed_read = false;
+  for (int calls = 0;; ++calls) {
+    INFO("after " << calls << " calls");
+    FakeGpus gpus;
+    const CudaClient client = FakeGpus::client();
+    const CudaClient holding = FakeGpus::client();
+    const CudaClient other = FakeGpus::client();
+    const Handle values = client.create(Bytes::zeroed(64));
+    const Handle uploaded = client.create(Bytes::zeroed(large));
+    client.sync().get();
+    FakeGpus::hold(holding, uploaded);
+    client.write(uploaded, Bytes::zeroed(large));
+    FakeGpus::append(other, uploaded, 1);
+    FakeGpus::append(other, values, 1);
+    FakeGpus::append(client, uploaded, 2);
+    auto read = client.read_async(std::vector<Handle>{values});
+    FakeGpus::pass(0);
+    gpus.fail_after(calls);
+    gpus.release();
+    std::exception_ptr error;
+    try {
+      static_cast<void>(read.get());
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const bool has_failed = gpus.stop_failing() != nullptr;
+    CHECK((error == nullptr || find_cause<CallError>(error) == nullptr));
+    has_failed_read = has_failed_read || error != nullptr;
+    for (const CudaClient* each : {&client, &other, &holding}) try {
+        each->sync().get();
+      } catch (const ServerError&) {
+      }
+    if (!has_failed) break;
+  }
+  CHECK(has_failed_read);
 }

@@ -26,6 +26,7 @@
 using namespace cox;
 using namespace cox::detail;
 using namespace cox::test;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 

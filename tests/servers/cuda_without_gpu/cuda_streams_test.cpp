@@ -91,6 +91,21 @@ class Streams {
 
 }  // namespace
 
+TEST_CASE("A stream waits for the last collective that it was told to wait for, in whatever order it was told") {
+  FakeGpus gpus;
+  {
+    Streams device;
+    const StreamSlot collectives = device.make_stream()->slot();
+    const std::shared_ptr<CudaStream> waiting = device.make_stream();
+    waiting->add_pending_waits({{collectives, 8}});
+    waiting->add_pending_waits({{collectives, 7}});
+    CHECK(waiting->pending_waits(device.streams) == StreamPositions{{collectives, 8}});
+    waiting->add_pending_waits({{collectives, 9}});
+    CHECK(waiting->pending_waits(device.streams) == StreamPositions{{collectives, 9}});
+    waiting->clear_pending_waits();
+  }
+}
+
 // The event of the other stream's work is reached, and used again for later work, while the waiting stream's launches
 // are given to the driver.
 TEST_CASE("A stream waits for the work that it was told to, whatever its earlier launches have found complete") {
