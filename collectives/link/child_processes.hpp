@@ -2,9 +2,9 @@
 
 namespace cox::detail::world {
 
-/// Child processes do not get this descriptor of a socket: it is closed on exec, and in a forked child at once. A child
-/// that kept it would keep the connection open after the end of its parent, whose peers would not notice that. Any
-/// thread. The descriptor may be closed at any time.
+/// Child processes do not get this descriptor of a socket: it is closed on exec, and in a forked child at once.
+/// Otherwise the connection would stay open after the parent has ended, and other processes would not notice its end.
+/// Any thread. The descriptor may be closed at any time.
 void keep_from_children(int descriptor) noexcept;
 
 }  // namespace cox::detail::world

@@ -5,7 +5,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -39,10 +38,6 @@ void ask_for_short_slices() noexcept {
 }  // namespace
 
 void set_up_device_thread(DeviceId device, Stage stage, const std::vector<int>& cpus) noexcept {
-  sigset_t signals;  // signals are handled by the program's own threads
-  sigfillset(&signals);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&signals, fault);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   char name[24];
   std::snprintf(name, sizeof name, "cox-%c%u-%u", stage == Stage::Upstream ? 'u' : 'd', unsigned{device.type},
                 unsigned{device.index});

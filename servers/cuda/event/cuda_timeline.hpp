@@ -56,7 +56,7 @@ class CudaTimeline {
   void mark(std::uint64_t position, std::shared_ptr<CudaEvent> event) {
     marks_.push_back({position, std::move(event)});
   }
-  /// For slots whose pieces are not on one stream: call before each submit(), so that end() needs no memory. Throws
+  /// For slots whose pieces are not on one stream, before each submit(): allocates what end() needs. Throws
   /// std::bad_alloc.
   void reserve_end() {
     const std::size_t unissued = submitted() - issued_ + 1;

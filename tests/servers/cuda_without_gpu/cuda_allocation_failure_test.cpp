@@ -1,5 +1,4 @@
-// Memory of the host that a device thread cannot get, at each of its allocations: an error for whoever waits, and the
-// device goes on.
+// Each allocation of host memory by a device thread fails once: waiting callers get an error, and the device goes on.
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/failing_allocation.hpp>
