@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,18 +49,18 @@ Direction direction_of(const SharedSequence& sequence) noexcept {
   return sequence.transfer ? Direction{sequence.transfer->from, sequence.transfer->to} : Direction{};
 }
 
-Follower::Follower(Sequencer& sequencer, std::function<void(Message)> send, std::function<void()> fail)
+Follower::Follower(Sequencer& sequencer, std::function<void(std::span<Message>)> send, std::function<void()> fail)
     : sequencer_(sequencer), send_(std::move(send)), fail_(std::move(fail)) {}
 
 void Follower::open(CommunicatorNumber number, const SharedSequence& sequence,
                     std::chrono::milliseconds timeout) noexcept {
   try {
     const auto devices = sequence.communicator.devices.devices();
-    send_(Open{.number = number_of(number),
-               .devices = {devices.begin(), devices.end()},
-               .epoch = sequence.communicator.epoch,
-               .direction = direction_of(sequence),
-               .timeout = timeout});
+    send(Open{.number = number_of(number),
+              .devices = {devices.begin(), devices.end()},
+              .epoch = sequence.communicator.epoch,
+              .direction = direction_of(sequence),
+              .timeout = timeout});
   } catch (...) {
     fail_();
   }
@@ -74,15 +75,29 @@ void Follower::ask(const CollectiveId& operation, const CollectiveRequests& requ
             .description = description_of(requests),
             .awaited = {}};
     if (awaited.size() > max_awaited)
-      return send_(Refuse{.number = ask.number,
-                          .operation = ask.operation,
-                          .kind = Kind::Validation,
-                          .text = "it would wait for more than " + std::to_string(max_awaited) + " operations"});
+      return send(Refuse{.number = ask.number,
+                         .operation = ask.operation,
+                         .kind = Kind::Validation,
+                         .text = "it would wait for more than " + std::to_string(max_awaited) + " operations"});
     for (const CollectiveId& each : awaited) ask.awaited.push_back({number_of(each.communicator), each.sequence});
-    send_(std::move(ask));
+    send(std::move(ask));
   } catch (...) {
     fail_();
   }
+}
+
+void Follower::send(Message message) {
+  if (batches_) {
+    batch_.push_back(std::move(message));
+  } else {
+    send_({&message, 1});
+  }
+}
+
+void Follower::end_batch() noexcept {
+  batches_ = false;
+  if (!batch_.empty()) send_(batch_);
+  batch_.clear();
 }
 
 // Most operations of a loop come from one line, with one size.
@@ -109,19 +124,8 @@ const std::string& Follower::description_of(const CollectiveRequests& requests) 
 
 void Follower::refuse(const CollectiveId& operation, const std::exception_ptr& why) noexcept {
   try {
-    send_(Refuse{.number = number_of(operation.communicator),
-                 .operation = operation.sequence,
-                 .kind = kind_of(why),
-                 .text = describe_cause(why)});
-  } catch (...) {
-    fail_();
-  }
-}
-
-void Follower::end(const CollectiveId& from, const std::exception_ptr& why) noexcept {
-  try {
-    send_(Break{.number = number_of(from.communicator),
-                .from = from.sequence,
+    send(Refuse{.number = number_of(operation.communicator),
+                .operation = operation.sequence,
                 .kind = kind_of(why),
                 .text = describe_cause(why)});
   } catch (...) {
@@ -129,11 +133,22 @@ void Follower::end(const CollectiveId& from, const std::exception_ptr& why) noex
   }
 }
 
-void Follower::completed(const CollectiveId& last) noexcept {
-  send_(Progress{.number = number_of(last.communicator), .completed = last.sequence});
+void Follower::end(const CollectiveId& from, const std::exception_ptr& why) noexcept {
+  try {
+    send(Break{.number = number_of(from.communicator),
+               .from = from.sequence,
+               .kind = kind_of(why),
+               .text = describe_cause(why)});
+  } catch (...) {
+    fail_();
+  }
 }
 
-void Follower::close(CommunicatorNumber number) noexcept { send_(Close{.number = number_of(number)}); }
+void Follower::completed(const CollectiveId& last) noexcept {
+  send(Progress{.number = number_of(last.communicator), .completed = last.sequence});
+}
+
+void Follower::close(CommunicatorNumber number) noexcept { send(Close{.number = number_of(number)}); }
 
 bool Follower::handle(const Message& message) {
   const auto communicator = [](const std::vector<DeviceId>& devices, std::uint64_t epoch) {
@@ -152,7 +167,7 @@ bool Follower::handle(const Message& message) {
     sequencer_.end(communicator(broken->devices, broken->epoch), ends, collective_error(broken->kind, broken->text));
   } else if (const auto* const why = std::get_if<Why>(&message)) {
     const SharedSequence sequence{communicator(why->devices, why->epoch), transfer_of(why->direction)};
-    send_(Answer{.question = why->question, .text = sequencer_.explain_missing(sequence, why->operation)});
+    send(Answer{.question = why->question, .text = sequencer_.explain_missing(sequence, why->operation)});
   }
   return true;
 }

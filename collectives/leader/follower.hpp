@@ -9,7 +9,9 @@
 #include <exception>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace cox::detail::world {
 
@@ -17,10 +19,10 @@ namespace cox::detail::world {
 /// sequencer.
 class Follower final : public WorldOrder {
  public:
-  /// `send` sends a message to the leader. It is called with the sequencer's lock held, must keep the order of the
-  /// calls, and must neither throw nor block. `fail` is called if a message cannot be made for want of memory: this
-  /// process must leave the world soon; it must not allocate. `sequencer` must outlive the object.
-  Follower(Sequencer& sequencer, std::function<void(Message)> send, std::function<void()> fail);
+  /// `send` sends messages to the leader, which it may move from. It is called with the sequencer's lock held, must
+  /// keep the order of the calls, and must neither throw nor block. `fail` is called if a message cannot be made for
+  /// want of memory: this process must leave the world soon; it must not allocate. `sequencer` must outlive the object.
+  Follower(Sequencer& sequencer, std::function<void(std::span<Message>)> send, std::function<void()> fail);
 
   void open(CommunicatorNumber number, const SharedSequence& sequence,
             std::chrono::milliseconds timeout) noexcept override;
@@ -30,6 +32,8 @@ class Follower final : public WorldOrder {
   void end(const CollectiveId& from, const std::exception_ptr& why) noexcept override;
   void completed(const CollectiveId& last) noexcept override;
   void close(CommunicatorNumber number) noexcept override;
+  void begin_batch() noexcept override { batches_ = true; }
+  void end_batch() noexcept override;
 
   /// Passes a message of the leader to the sequencer; ignores messages that are not for it. One thread at a time; may
   /// call launches. Returns false if the leader has released an operation that this process has not
@@ -38,12 +42,15 @@ class Follower final : public WorldOrder {
 
  private:
   [[nodiscard]] const std::string& description_of(const CollectiveRequests& requests);
+  void send(Message message);
 
   Sequencer& sequencer_;
   // With the sequencer's lock held: what an operation that repeats the last one need not format again.
   std::optional<CollectiveRequest> last_;
   std::string description_;
-  const std::function<void(Message)> send_;
+  bool batches_ = false;        // with the sequencer's lock held, as the next one
+  std::vector<Message> batch_;  // what end_batch() sends
+  const std::function<void(std::span<Message>)> send_;
   const std::function<void()> fail_;
 };
 

@@ -31,10 +31,14 @@ void set_options(boost::asio::ip::tcp::socket& socket) {
 std::vector<std::byte> frame_of(std::span<const std::byte> encoded) {
   std::vector<std::byte> frame;
   frame.reserve(length_bytes + encoded.size());
-  for (std::size_t i = 0; i < length_bytes; ++i)
-    frame.push_back(static_cast<std::byte>((encoded.size() >> (8 * i)) & 0xffU));
-  frame.insert(frame.end(), encoded.begin(), encoded.end());
+  append_frame(encoded, frame);
   return frame;
+}
+
+void append_frame(std::span<const std::byte> encoded, std::vector<std::byte>& frames) {
+  for (std::size_t i = 0; i < length_bytes; ++i)
+    frames.push_back(static_cast<std::byte>((encoded.size() >> (8 * i)) & 0xffU));
+  frames.insert(frames.end(), encoded.begin(), encoded.end());
 }
 
 std::size_t length_of(std::span<const std::byte, length_bytes> bytes) noexcept {
@@ -80,6 +84,10 @@ void FrameLink::restart(Handlers handlers) {
 
 void FrameLink::send(std::span<const std::byte> encoded) {
   static_cast<void>(queue_.push({.head = frame_of(encoded)}));
+}
+
+void FrameLink::send_later(std::vector<std::byte> frames) {
+  static_cast<void>(queue_.push({.head = std::move(frames)}, SendQueue::Small::Later));
 }
 
 void FrameLink::wait_readable() {

@@ -41,6 +41,8 @@ class FrameLink : public std::enable_shared_from_this<FrameLink> {
   /// Sends an encoded message: see SendQueue. Any thread; in order. Drops it if the connection has ended. Throws
   /// std::bad_alloc.
   void send(std::span<const std::byte> encoded);
+  /// Has the thread of the executor send several messages together, as append_frame() has made them.
+  void send_later(std::vector<std::byte> frames);
   /// What was sent before is passed to the socket, as far as it takes it.
   void close() noexcept;
 
@@ -78,6 +80,8 @@ inline constexpr std::chrono::milliseconds accept_again_after{50};
 void set_options(boost::asio::ip::tcp::socket& socket);
 /// The encoded message as it is sent: its length, then its bytes.
 [[nodiscard]] std::vector<std::byte> frame_of(std::span<const std::byte> encoded);
+/// The same behind what is in `frames`.
+void append_frame(std::span<const std::byte> encoded, std::vector<std::byte>& frames);
 inline constexpr std::size_t length_bytes = 4;
 [[nodiscard]] std::size_t length_of(std::span<const std::byte, length_bytes> bytes) noexcept;
 

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cox::detail::world {
 
@@ -31,6 +32,12 @@ class MessageLink final : public FrameLink {
   void restart(Handlers handlers) { FrameLink::restart(decoding(std::move(handlers))); }
   /// As of FrameLink. Throws also MalformedMessage (it is too large).
   void send(const Message& message) { FrameLink::send(encode(message)); }
+  /// Has the thread of the executor send them together.
+  void send_later(std::span<const Message> messages) {
+    std::vector<std::byte> frames;
+    for (const Message& message : messages) append_frame(encode(message), frames);
+    FrameLink::send_later(std::move(frames));
+  }
 
  private:
   FrameLink::Handlers decoding(Handlers handlers) {

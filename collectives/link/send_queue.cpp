@@ -47,14 +47,14 @@ void add(const SendQueue::Item& item, std::size_t skip, Pieces& pieces, std::siz
 
 SendQueue::SendQueue(int socket, Callbacks callbacks) : callbacks_(std::move(callbacks)), socket_(socket) {}
 
-bool SendQueue::push(Item item) {
+bool SendQueue::push(Item item, Small small) {
   std::unique_lock lock(mutex_);
   if (socket_ < 0) return false;
   if (item.is_withdrawn && *item.is_withdrawn) return true;
   const bool is_small = bytes_of(item) <= small_item;
   items_.push_back(std::move(item));
   if (is_sending_ || waits_) return true;
-  if (is_small && Clock::now() - last_sent_ < quick_succession) {
+  if (is_small && (small == Small::Later || Clock::now() - last_sent_ < quick_succession)) {
     call_back(callbacks_.flush_later);
   } else {
     send_some(lock, removed_ + items_.size());

@@ -42,9 +42,12 @@ class SendQueue {
   /// one throws, the connection is broken.
   SendQueue(int socket, Callbacks callbacks);
 
+  /// Who sends a small item, if nothing else is being sent: the calling thread, which that takes a system call, or the
+  /// next flush().
+  enum class Small : std::uint8_t { Now, Later };
   /// Adds an item. Returns false, and drops it without calling `sent`, if the connection is closed or broken. Throws
   /// std::bad_alloc; then nothing is sent.
-  bool push(Item item);
+  bool push(Item item, Small small = Small::Now);
   /// Sends what the socket takes.
   void flush() noexcept;
   /// The items with this key are not sent; one that is partly sent is sent from a copy. Their data is not read any more

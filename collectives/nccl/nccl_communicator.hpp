@@ -70,13 +70,18 @@ struct NcclDevices {
   std::function<std::shared_ptr<void>()> quiesce;
   /// The same for calls that must be made anyway: returns null if there was no such moment within this time.
   std::function<std::shared_ptr<void>(std::chrono::milliseconds within)> try_quiesce;
+  /// Keeps `token` until the work that these devices have been given before the call has completed, or it cannot be
+  /// found out whether it has. Any thread; does not block. Throws std::bad_alloc.
+  std::function<void(const std::shared_ptr<void>& token)> hold_while_busy = [](const std::shared_ptr<void>&) {};
   /// Whether the process has lost its GPUs. Then NCCL is not called any more.
   std::function<bool()> is_lost;
   /// Called for completed operations of all ranks.
   detail::InFlightOperations::CompletedCallback on_completed;
   std::optional<NcclWorldPart> world = {};  ///< Nothing if all devices belong to this process.
   /// How long NCCL may take to abort or destroy the communicators, or to return from a creation that was aborted. After
-  /// this time what quiesce() or try_quiesce() returned is released. See also NcclWorldPart::cannot_leave.
+  /// this time what quiesce() or try_quiesce() returned is released. See also NcclWorldPart::cannot_leave: for that,
+  /// time in which other work of the devices is running does not count, since NCCL waits for it when it frees memory;
+  /// but no more of it than the timeout of the communicator.
   std::chrono::milliseconds leave_within{10'000};
 };
 
@@ -287,6 +292,10 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   [[nodiscard]] std::shared_ptr<void> take_quiescence() noexcept;
   void keep_quiescence(std::shared_ptr<void> quiesced) noexcept;
   [[nodiscard]] bool wait_until_noted() noexcept;
+  [[nodiscard]] bool wait_for_nccl(const std::function<bool()>& has_returned,
+                                   const std::function<void()>& is_slow) noexcept;
+  [[nodiscard]] std::weak_ptr<void> begin_watch_of_other_work() const noexcept;
+  [[nodiscard]] std::optional<bool> abandoned_wait_for_other_work() noexcept;
   void dismantle() noexcept;
   void end_native() noexcept;
   void end_in_time(const std::function<void()>& end, const std::function<void()>& report_stuck) noexcept;

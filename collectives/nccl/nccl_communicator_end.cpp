@@ -6,6 +6,7 @@
 #include <coxswain/device_handle/base/stream_id.hpp>
 #include <coxswain/device_handle/base/task_error.hpp>
 #include <coxswain/device_handle/thread/blocked_signals.hpp>
+#include <coxswain/runtime/async/device_event_set.hpp>
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 
@@ -20,6 +21,19 @@ namespace cox {
 
 using detail::InFlightOperations;
 using detail::NcclComm;
+
+namespace {
+
+// Null also without memory.
+std::shared_ptr<DeviceEvent> event_after(const SmallVector<std::shared_ptr<DeviceEvent>, 1>& dependencies) noexcept
+    try {
+  if (dependencies.empty()) return nullptr;
+  return DeviceEventSet::make(std::vector<std::shared_ptr<DeviceEvent>>(dependencies.begin(), dependencies.end()));
+} catch (...) {
+  return nullptr;
+}
+
+}  // namespace
 
 void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
   std::vector<UniqueFunction<void()>> opening;
@@ -46,13 +60,15 @@ void NcclCommunicator::abort(const std::exception_ptr& cause) noexcept {
   }
   quiesced.reset();
   detail::MarkScope marks;
-  // No lock: no other thread uses these operations while telling_ is set. No allocation: if it failed, a rank would
-  // not be notified.
+  // No lock: no other thread uses these operations while telling_ is set. No allocation that may fail: a rank would not
+  // be notified.
   for_each_lane([&](Lane& lane) {
     for (const auto& operation : lane.abandoned_) {
       for (NcclOperation::RankState& rank : operation->ranks) {
         const std::shared_ptr<NcclLaunch> launch = std::move(rank.launch);  // it may refer to this object
-        if (launch != nullptr && !rank.completion->reached()) launch->fail(cause);
+        if (launch == nullptr || rank.completion->reached()) continue;
+        rank.dependencies = event_after(launch->dependencies);
+        launch->fail(cause);
       }
     }
   });
@@ -196,15 +212,79 @@ void NcclCommunicator::end_in_time(const std::function<void()>& end,
   } catch (...) {  // no thread: it is not watched
     return end();
   }
-  for (bool is_reported = false;; is_reported = true) {
+  const auto is_slow = [this] { take_quiescence().reset(); };
+  for (bool is_reported = false; !wait_for_nccl([&] { return has_ended; }, is_slow); is_reported = true)
+    if (!is_reported) report_stuck();
+  ending.join();
+}
+
+// Waits until `has_returned()`, which is called under the lock, and changed_ is notified. Returns false when
+// NcclDevices::leave_within has passed, without the time in which NCCL has waited for other work of the devices.
+// `is_slow` is called when as much time has passed altogether, repeatedly.
+bool NcclCommunicator::wait_for_nccl(const std::function<bool()>& has_returned,
+                                     const std::function<void()>& is_slow) noexcept {
+  constexpr std::chrono::milliseconds longest_step{50};
+  const auto step = std::clamp(devices_.leave_within / 4, std::chrono::milliseconds(1), longest_step);
+  std::weak_ptr<void> other_work = begin_watch_of_other_work();
+  const Time begin = std::chrono::steady_clock::now();
+  Time last = begin;
+  Time::duration counted{};
+  bool is_logged = false;
+  for (;;) {
     {
       std::unique_lock lock(mutex_);
-      if (changed_.wait_for(lock, devices_.leave_within, [&] { return has_ended; })) break;
+      if (changed_.wait_for(lock, step, has_returned)) return true;
     }
-    take_quiescence().reset();
-    if (!is_reported) report_stuck();
+    const bool waits = abandoned_wait_for_other_work().value_or(!other_work.expired());
+    if (other_work.expired()) other_work = begin_watch_of_other_work();
+    const Time now = std::chrono::steady_clock::now();
+    // A step that took longer has been held up: by the driver, or because this thread did not run.
+    const auto passed = std::min<Time::duration>(now - std::exchange(last, now), 2 * step);
+    if (!waits) counted += passed;
+    const auto all = now - begin;
+    if (all < devices_.leave_within) continue;
+    is_slow();
+    if (counted >= devices_.leave_within || all - devices_.leave_within >= timeout_) return false;
+    if (std::exchange(is_logged, true)) continue;
+    log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
+      return fmt::format("NCCL has not ended {} for {} ms: other work on its devices is still running",
+                         devices_.devices.to_string(), devices_.leave_within.count());
+    });
   }
-  ending.join();
+}
+
+// The result expires when the work that the devices have been given before has completed.
+std::weak_ptr<void> NcclCommunicator::begin_watch_of_other_work() const noexcept try {
+  const auto token = std::make_shared<char>();
+  devices_.hold_while_busy(token);
+  return token;
+} catch (...) {  // no memory
+  return {};
+}
+
+// Whether the operations that were in flight at the abort wait for other work: each device has not come to the oldest
+// of those that it has not completed. std::nullopt if all are complete.
+std::optional<bool> NcclCommunicator::abandoned_wait_for_other_work() noexcept try {
+  std::optional<bool> wait;
+  for_each_lane([&](const Lane& lane) {
+    InFlightOperations::Operations abandoned;
+    {
+      const std::lock_guard lock(mutex_);
+      abandoned = lane.abandoned_;
+    }
+    for (std::size_t rank = 0; rank < lane.ranks_.size(); ++rank) {
+      const auto oldest = std::ranges::find_if(abandoned, [&](const std::shared_ptr<NcclOperation>& operation) {
+        const auto& completion = operation->ranks[rank].completion;
+        return completion != nullptr && !completion->reached();
+      });
+      if (oldest == abandoned.end()) continue;
+      const auto& dependencies = (*oldest)->ranks[rank].dependencies;
+      wait = wait.value_or(true) && dependencies != nullptr && !dependencies->reached();
+    }
+  });
+  return wait;
+} catch (...) {  // no memory: its time counts
+  return false;
 }
 
 // NCCL has not returned in time. A process that other processes wait for cannot go on.

@@ -168,9 +168,7 @@ void NcclCommunicator::leave_creation(const std::exception_ptr& cause) noexcept 
     }
     if (creation == nullptr) return;  // NCCL was not entered, and will not be
     creation->cancel(cause);
-    std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, devices_.leave_within, [this] { return state_ != State::Creating; })) return;
-    lock.unlock();
+    if (wait_for_nccl([this] { return state_ != State::Creating; }, [] {})) return;
     devices_.world->cannot_leave("NCCL does not return from the creation of " + devices_.devices.to_string() +
                                  ", which was aborted: " + describe_cause(cause));
   };

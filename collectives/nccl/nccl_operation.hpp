@@ -59,6 +59,8 @@ struct NcclOperation {
     /// Of the launch. Null: the rank has not launched it, or has released it.
     std::shared_ptr<DeviceEvent> completion;
     bool completed = false;  ///< The launch has completed, and the rank has released it.
+    /// Of a launch that was abandoned: NcclLaunch::dependencies; null if there are none, or no memory for them.
+    std::shared_ptr<DeviceEvent> dependencies{};
   };
   NcclOperation(const CollectiveRequests& requests, std::size_t world_size) : summary(requests) {
     ranks.reserve(world_size);

@@ -396,6 +396,8 @@ std::uint64_t Sequencer::submit(CommunicatorNumber communicator, std::size_t ran
   std::uint64_t first = 0;
   const bool open = change(communicator, [&](CommunicatorSequence& among, CollectiveSubmissions& grants) {
     if (among.is_closed) throw closed(communicator);
+    // One by one, each message to the leader would take longer than its operation does here.
+    const detail::AskBatch batch(count > 1 && among.shared() != nullptr && !world_lost_ ? leader_ : nullptr);
     for (; count != 0 && !submissions.empty(); --count) {
       try {
         accept(among, submissions, grants);

@@ -75,12 +75,33 @@ class WorldOrder {
   virtual void completed(const CollectiveId& last) noexcept = 0;
   /// No further call has this number.
   virtual void close(CommunicatorNumber number) noexcept = 0;
+  /// What is asked and refused between these two calls may be passed on together, by the second one at the latest. No
+  /// other function is called between them.
+  virtual void begin_batch() noexcept {}
+  virtual void end_batch() noexcept {}
 
  protected:
   ~WorldOrder() = default;
 };
 
 namespace detail {
+
+/// From its construction to its destruction, calls of `order` are a batch.
+class AskBatch {
+ public:
+  /// Null: there is none.
+  explicit AskBatch(WorldOrder* order) noexcept : order_(order) {
+    if (order_ != nullptr) order_->begin_batch();
+  }
+  AskBatch(const AskBatch&) = delete;
+  AskBatch& operator=(const AskBatch&) = delete;
+  ~AskBatch() {
+    if (order_ != nullptr) order_->end_batch();
+  }
+
+ private:
+  WorldOrder* const order_;
+};
 
 /// Equal for requests that match (see mismatch), different for others. Throws std::bad_alloc.
 [[nodiscard]] std::vector<std::byte> fingerprint(const CollectiveRequests& requests);

@@ -291,15 +291,15 @@ void LeaderService::choose_leaving(Time now) {
   }
 }
 
+// First to the other processes: this one may block when it gets a release, until a rank has submitted.
 void LeaderService::send_outgoing() {
   std::vector<Outgoing> outgoing;
-  for (leader_->take_outgoing(outgoing); !outgoing.empty(); leader_->take_outgoing(outgoing))
-    for (Outgoing& each : outgoing) {
-      if (each.process == options_.own)
-        handlers_.to_own(std::move(each.message));
-      else if (links_[each.process])
-        links_[each.process]->send(each.message);
-    }
+  for (leader_->take_outgoing(outgoing); !outgoing.empty(); leader_->take_outgoing(outgoing)) {
+    for (const Outgoing& each : outgoing)
+      if (each.process != options_.own && links_[each.process]) links_[each.process]->send(each.message);
+    for (Outgoing& each : outgoing)
+      if (each.process == options_.own) handlers_.to_own(std::move(each.message));
+  }
   arm_timer();
 }
 

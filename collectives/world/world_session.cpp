@@ -14,7 +14,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <source_location>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -39,7 +41,7 @@ WorldSession::WorldSession(SessionOptions options, Sequencer& sequencer)
       own_(options_.place.process),
       sequencer_(sequencer),
       follower_(
-          sequencer, [this](Message message) { send_to_leader(std::move(message)); },
+          sequencer, [this](std::span<Message> messages) { send_to_leader(messages); },
           [this] { is_out_of_memory_ = true; }),
       facts_(options_.place.processes),
       leads_(own_ == 0 && options_.place.rendezvous.kind != Rendezvous::Kind::Leader),
@@ -62,15 +64,13 @@ WorldSession::WorldSession(SessionOptions options, Sequencer& sequencer)
 
 WorldSession::~WorldSession() { leave(steady_clock::now()); }
 
-void WorldSession::send_to_leader(Message message) noexcept {
+void WorldSession::send_to_leader(std::span<Message> messages) noexcept {
   try {
-    if (!leads_) {
-      to_leader_->send(message);
-      return;
-    }
+    if (!leads_) return messages.size() == 1 ? to_leader_->send(messages.front()) : to_leader_->send_later(messages);
     const std::lock_guard lock(mutex_);
-    own_messages_.push_back(std::move(message));
-    if (own_messages_.size() == 1) boost::asio::post(io_, [this] { drain_own(); });
+    const bool are_first = own_messages_.empty();
+    own_messages_.insert(own_messages_.end(), std::move_iterator(messages.begin()), std::move_iterator(messages.end()));
+    if (are_first) boost::asio::post(io_, [this] { drain_own(); });
   } catch (const MalformedMessage& error) {
     send_failed(error.what());
   } catch (...) {

@@ -120,7 +120,8 @@ class WorldSession {
   [[nodiscard]] std::string name_of_leader() const;
 
   /// Sends to the leader. Any thread.
-  void send_to_leader(Message message) noexcept;
+  void send_to_leader(std::span<Message> messages) noexcept;
+  void send_to_leader(Message message) noexcept { send_to_leader(std::span(&message, 1)); }
   void send_failed(const char* why) noexcept;
 
   const SessionOptions options_;

@@ -309,6 +309,12 @@ struct TwoProcesses final : NcclExchange {
                   while (hold_quiescence) std::this_thread::yield();
                   return std::make_shared<int>();
                 },
+            .hold_while_busy =
+                [this](const std::shared_ptr<void>& token) {
+                  const std::lock_guard lock(mutex);
+                  ++asked_for_work;
+                  if (is_busy) other_work.push_back(token);
+                },
             .is_lost = [this] { return has_fault.load(); },
             .on_completed = [](std::size_t, std::span<const std::uint64_t>) {},
             .world = std::move(world),
@@ -336,6 +342,9 @@ struct TwoProcesses final : NcclExchange {
   std::atomic<int> waiting{0};  // how often a moment was waited for in which nothing is half launched
   std::atomic<bool> hold_quiescence{false};
   std::mutex mutex;
+  bool is_busy = false;                           // as the next two, guarded by mutex
+  int asked_for_work = 0;                         // calls of hold_while_busy
+  std::vector<std::shared_ptr<void>> other_work;  // what they hold
   std::vector<DeviceId> marked;
   bool notes_at_once = true;
   std::vector<UniqueFunction<void()>> at_once;
@@ -524,6 +533,49 @@ TEST_CASE("A process that NCCL does not let go ends") {
   const std::string text = world.cannot_leave.get_future().get();
   CHECK(text.find("process 1 is gone") != std::string::npos);
   CHECK(wait_until_destroyed(*nccl));
+  other.abort();
+  CHECK(live(world.fake) == 0);
+}
+
+TEST_CASE("A process that NCCL does not let go does not end while other work of its devices runs") {
+  TwoProcesses world;
+  world.leave_within = 20ms;
+  const auto nccl = world.begin();
+  const NcclUniqueId id = world.id_shared.get_future().get();
+  NcclCreation other = creation_of({1}, 2);
+  other.create(id);
+  world.created.get_future().get();
+  {
+    const std::lock_guard lock(world.fake.mutex);
+    world.fake.hold_abort = true;
+  }
+  auto ended = world.cannot_leave.get_future();
+  {
+    const std::lock_guard lock(world.mutex);
+    world.is_busy = true;
+  }
+  nccl->abort(gone());
+  CHECK(ended.wait_for(200ms) == std::future_status::timeout);  // ten times as long
+  SECTION("but NCCL returns when that has completed") {
+    {
+      const std::lock_guard lock(world.fake.mutex);
+      world.fake.hold_abort = false;
+    }
+    CHECK(wait_until_destroyed(*nccl));
+    CHECK(ended.wait_for(0s) == std::future_status::timeout);
+  }
+  SECTION("and ends if NCCL does not return after that") {
+    std::vector<std::shared_ptr<void>> completed;
+    {
+      const std::lock_guard lock(world.mutex);
+      CHECK(world.asked_for_work > 0);
+      world.is_busy = false;
+      completed.swap(world.other_work);
+    }
+    completed.clear();
+    CHECK(ended.get().find("process 1 is gone") != std::string::npos);
+    CHECK(wait_until_destroyed(*nccl));
+  }
   other.abort();
   CHECK(live(world.fake) == 0);
 }

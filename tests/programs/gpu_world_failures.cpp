@@ -16,6 +16,9 @@ int main(int count, char** arguments) {
   }
   FailureTest test(2);
   test.run_all(3000);
+  for (const std::string kernels : {"COX_COLLECTIVES_PEER_MEMORY=true", "COX_COLLECTIVES_PEER_MEMORY=false"})
+    test.run("killed beside a long kernel", {kernels}, test.signal(1, SIGKILL),
+             test.survivors("killed beside a long kernel", {FailureKind::ProcessGone}, 3000), {1});
   test.run("GPU fault", {}, [](WorldProcesses&) {}, test.survivors("GPU fault", {FailureKind::ProcessGone}, 0), {1});
   return test.result();
 }

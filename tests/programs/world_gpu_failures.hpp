@@ -255,6 +255,26 @@ inline const std::map<std::string, Scenario>& scenarios() {
          try_again("rest", process, process.rest());
        }},
 #if !COX_WORLD_STAND_INS
+      {"killed beside a long kernel",
+       [](GpuProcess& process) {
+         if (process.world.process() != 1) {
+           const auto spin =
+               CudaKernel::from_source("spin", CubeDim::single(),
+                                       "extern \"C\" __global__ void spin(float*) { unsigned long long begin, now;"
+                                       " asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(begin));"
+                                       " do asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(now)); while (now - "
+                                       "begin < 15000000000ULL); }");
+           process.sum(process.all);
+           std::thread([&] {
+             process.client.launch(spin, CubeCount::single(),
+                                   KernelArguments().with_buffer(process.client.empty(sizeof(float))));
+           }).join();
+         } else {
+           process.sum(process.all);
+         }
+         report("sum", [&] { sum_for_ever(process); });
+         try_again("rest", process, process.rest());
+       }},
       {"GPU fault",
        [](GpuProcess& process) {
          process.sum(process.all);
@@ -346,6 +366,7 @@ class FailureTest {
            const std::function<void(WorldProcesses&)>& act, const Check& check,
            const std::vector<std::size_t>& victims = {}) {
     WorldProcesses world(processes_, {"work", name}, variables);
+    signalled_ = 0;
     act(world);
     for (std::size_t process = 0; process < processes_; ++process)
       if (std::ranges::find(victims, process) == victims.end()) wait_for(world, process, "end\n");

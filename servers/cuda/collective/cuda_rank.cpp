@@ -8,6 +8,7 @@
 #include <coxswain/runtime/communication/collective_error.hpp>
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/handle/recycled_memory.hpp>
+#include <coxswain/servers/cuda/collective/device_work.hpp>
 #include <coxswain/servers/cuda/copy/peer_copy.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
 #include <coxswain/servers/cuda/peer/cuda_nccl_resources.hpp>
@@ -60,6 +61,8 @@ NcclDevices nccl_devices(const std::shared_ptr<Communicator>& among, const std::
               },
           .quiesce = [] { return LaunchGate::of_process().quiesce(LaunchGate::Purpose::Create); },
           .try_quiesce = [](std::chrono::milliseconds within) { return LaunchGate::of_process().try_quiesce(within); },
+          .hold_while_busy =
+              [ordinals](const std::shared_ptr<void>& token) { DeviceWork::hold_while_busy(ordinals, token); },
           .is_lost = gpu_faulted,
           .on_completed = when_completed(among->sequencer().recorder(among->number()), ranks),
           .world = nccl_world_part(among, mark_failed)};
@@ -130,6 +133,12 @@ void CudaRank::submit(CollectiveSubmission submission) {
   timeline.submit();
 }
 
+bool CudaRank::begins_stream() const noexcept {
+  if (unsubmitted_.empty() || resources_->streams.timeline(slot_).issued() < last_ - unsubmitted_.size()) return false;
+  return shared() || PeerKernels::algorithm_of(unsubmitted_.front().requests, world_size(), keeps_order()) ==
+                         CollectiveAlgorithm::Nccl;
+}
+
 void CudaRank::submit_to_sequencer() noexcept {
   while (!unsubmitted_.empty()) {
     try {
@@ -177,9 +186,12 @@ bool CudaRank::submit_some() {
 // Returns how many of the first queued operations can be submitted to the sequencer. If it had to stop early,
 // submit_to_sequencer() will be called again.
 std::size_t CudaRank::prepare() {
+  // Those of several processes are released one by one, so the sequencer is locked for a few at a time: the first one
+  // may be released meanwhile.
+  const std::size_t most = shared() ? max_shared_batch : max_batch;
   std::size_t prepared = 0;
   for (CollectiveSubmission& submission : unsubmitted_) {
-    if (prepared == max_batch) break;
+    if (prepared == most) break;
     if (nccl_communicator_ == nullptr) {
       if (is_first_of_process() && submission.failure == nullptr) submission.operation = make_recycled<PeerCopy>();
     } else {

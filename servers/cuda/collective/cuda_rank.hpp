@@ -129,12 +129,11 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
   [[nodiscard]] bool has_unsubmitted() const noexcept { return !unsubmitted_.empty(); }
   /// Whether the largest number of operations that are submitted to the sequencer together is queued.
   [[nodiscard]] bool batch_full() const noexcept { return unsubmitted_.size() >= max_batch; }
-  /// Whether the first queued operation should not wait for others to be submitted with it: other processes take part,
-  /// and nothing that was submitted before is on its way to be launched. Its release takes longer than those of a
-  /// batch.
-  [[nodiscard]] bool begins_stream() const noexcept {
-    return shared() && resources_->streams.timeline(slot_).issued() >= last_ - unsubmitted_.size();
-  }
+  /// Whether the first queued operation should not wait for others to be submitted with it: nothing that was submitted
+  /// before is on its way to be launched, and either other processes take part, which have to agree, or the operation
+  /// is large, so that NCCL does it. Kernels of ours, which do small ones, take less time if they are launched
+  /// together.
+  [[nodiscard]] bool begins_stream() const noexcept;
   /// Refuses all queued operations: they will not be submitted to the sequencer.
   void refuse_unsubmitted(const std::exception_ptr& refusal) noexcept;
 
@@ -152,6 +151,7 @@ class CudaRank : public CommunicatorRank, public PostQueue::Posted, public std::
 
  private:
   static constexpr std::size_t max_batch = LaunchBatch::max_kernels;  // their kernels fit into one launch batch
+  static constexpr std::size_t max_shared_batch = 4;
 
   [[nodiscard]] std::shared_ptr<NcclCommunicator> find_nccl_communicator() const;
   [[nodiscard]] NcclCommunicator::Lane* find_lane() const;

@@ -168,6 +168,8 @@ const std::shared_ptr<const CollectiveResources>& CudaRanks::resources() {
 }
 
 void CudaRanks::close() noexcept {
+  work_.reset();
+  posts_->run_calls();  // all work has completed: so says the answer to those who have asked
   for (const auto& [number, rank] : ranks_) {
     if (rank->nccl_communicator() == nullptr) continue;
     rank->nccl_communicator()->close();

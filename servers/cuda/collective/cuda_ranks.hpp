@@ -7,6 +7,7 @@
 #include <coxswain/runtime/communication/collective_request.hpp>
 #include <coxswain/runtime/memory/access_tracker.hpp>
 #include <coxswain/servers/cuda/collective/cuda_rank.hpp>
+#include <coxswain/servers/cuda/collective/device_work.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace cox::detail {
@@ -22,7 +24,9 @@ namespace cox::detail {
 class CudaRanks {
  public:
   CudaRanks(DeviceId device, CudaStreams& streams, std::shared_ptr<PostQueue> posts)
-      : device_(device), streams_(streams), posts_(std::move(posts)) {}
+      : device_(device), streams_(streams), posts_(std::move(posts)) {
+    work_.emplace(device, streams, posts_);
+  }
   CudaRanks(const CudaRanks&) = delete;
   CudaRanks& operator=(const CudaRanks&) = delete;
   ~CudaRanks();
@@ -71,6 +75,7 @@ class CudaRanks {
   const DeviceId device_;
   CudaStreams& streams_;
   const std::shared_ptr<PostQueue> posts_;
+  std::optional<DeviceWork> work_;                        // until close()
   std::shared_ptr<const CollectiveResources> resources_;  // created by the first operation, with the two streams:
   std::shared_ptr<CudaStream> transfers_;
   std::shared_ptr<CudaStream> copies_;

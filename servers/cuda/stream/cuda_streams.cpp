@@ -1,6 +1,7 @@
 #include <coxswain/servers/cuda/stream/cuda_streams.hpp>
 
 #include <coxswain/device_handle/base/task_error.hpp>
+#include <coxswain/runtime/async/device_event_set.hpp>
 #include <coxswain/runtime/error/launch_error.hpp>
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/runtime/error/server_error.hpp>
@@ -368,6 +369,16 @@ void CudaStreams::when_complete(const StreamPositions& positions, UniqueFunction
   one.push_back({positions, std::move(then)});
   if (is_complete(one.front())) return one.front().then();
   awaiting_.splice(awaiting_.end(), one);
+}
+
+void CudaStreams::when_idle(UniqueFunction<void()> then) {
+  std::vector<std::shared_ptr<CudaEvent>> last;
+  if (!gpu_faulted())
+    for (const auto& native : natives_)
+      if (native->timeline().completed() < native->timeline().issued())
+        last.push_back(native->event_after_all(*events_));
+  if (last.empty()) return then();
+  DeviceEventSet::make(std::move(last))->notify(std::move(then));
 }
 
 void CudaStreams::when_issued(const StreamPositions& positions, UniqueFunction<void()> then) {

@@ -166,6 +166,9 @@ class CudaStreams {
   /// Calls `then` when all positions are complete: at once if they are. `then` must not throw. Throws std::bad_alloc;
   /// then it is never called.
   void when_complete(const StreamPositions& positions, UniqueFunction<void()> then);
+  /// Calls `then`, on any thread, when the device has completed all work that has been issued: at once if it has.
+  /// `then` must not throw. Throws CudaError, std::bad_alloc; then it is never called.
+  void when_idle(UniqueFunction<void()> then);
   /// Calls `then` when all positions have been issued, so that the driver can wait for them: at once if they have.
   /// `then` must not throw. Throws std::bad_alloc; then it is never called.
   void when_issued(const StreamPositions& positions, UniqueFunction<void()> then);

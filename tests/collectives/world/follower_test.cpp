@@ -17,6 +17,7 @@
 #include <random>
 #include <set>
 #include <source_location>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +53,10 @@ struct TestWorld {
         : number(its),
           sequencer({.max_ahead = 64}),
           follower(
-              sequencer, [this](Message message) { to_leader.push_back(std::move(message)); },
+              sequencer,
+              [this](std::span<Message> messages) {
+                for (Message& message : messages) to_leader.push_back(std::move(message));
+              },
               [] { FAIL("no memory"); }) {
       std::vector<DeviceId> devices;
       for (const ProcessFacts& facts : facts_of(count))

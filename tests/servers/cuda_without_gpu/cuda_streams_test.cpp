@@ -4,6 +4,7 @@
 #include <coxswain/device_handle/handle/device_handle.hpp>
 #include <coxswain/device_handle/service/post_queue.hpp>
 #include <coxswain/device_handle/service/thread_context.hpp>
+#include <coxswain/servers/cuda/collective/device_work.hpp>
 #include <coxswain/servers/cuda/device/cuda_context.hpp>
 #include <coxswain/servers/cuda/driver/cuda_error.hpp>
 #include <coxswain/servers/cuda/driver/cuda_try.hpp>
@@ -254,4 +255,33 @@ TEST_CASE("A piece that could not be issued waits for its turn without keeping t
     });
   }
   CHECK(gpus.undestroyed_objects().empty());
+}
+
+TEST_CASE("Other threads find out whether a device has work in flight") {
+  FakeGpus gpus;
+  const CudaClient client = FakeGpus::client();
+  const Handle buffer = client.empty(64);
+  client.sync().get();
+  auto token = std::make_shared<int>();
+  const std::weak_ptr<int> held = token;
+  SECTION("a kernel that runs") {
+    FakeGpus::hold(client, buffer);
+    client.flush();
+    DeviceWork::hold_while_busy({0}, token);
+    token.reset();
+    FakeGpus::pass(0);
+    CHECK_FALSE(held.expired());
+    gpus.release();
+    CHECK(comes_true([&] { return held.expired(); }));
+  }
+  SECTION("none") {
+    DeviceWork::hold_while_busy({0}, token);
+    token.reset();
+    CHECK(comes_true([&] { return held.expired(); }));
+  }
+  SECTION("a device that is not open") {
+    DeviceWork::hold_while_busy({1}, token);
+    token.reset();
+    CHECK(held.expired());
+  }
 }
