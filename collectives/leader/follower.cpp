@@ -167,7 +167,9 @@ bool Follower::handle(const Message& message) {
     sequencer_.end(communicator(broken->devices, broken->epoch), ends, collective_error(broken->kind, broken->text));
   } else if (const auto* const why = std::get_if<Why>(&message)) {
     const SharedSequence sequence{communicator(why->devices, why->epoch), transfer_of(why->direction)};
-    send(Answer{.question = why->question, .text = sequencer_.explain_missing(sequence, why->operation)});
+    // Not by send(), which needs the sequencer's lock: a batch may have begun.
+    Message answer = Answer{.question = why->question, .text = sequencer_.explain_missing(sequence, why->operation)};
+    send_({&answer, 1});
   }
   return true;
 }

@@ -19,9 +19,10 @@ namespace cox::detail::world {
 /// sequencer.
 class Follower final : public WorldOrder {
  public:
-  /// `send` sends messages to the leader, which it may move from. It is called with the sequencer's lock held, must
-  /// keep the order of the calls, and must neither throw nor block. `fail` is called if a message cannot be made for
-  /// want of memory: this process must leave the world soon; it must not allocate. `sequencer` must outlive the object.
+  /// `send` sends messages to the leader, which it may move from. It is called with the sequencer's lock held, but for
+  /// answers to questions, must keep the order of the calls, and must neither throw nor block. `fail` is called if a
+  /// message cannot be made for want of memory: this process must leave the world soon; it must not allocate.
+  /// `sequencer` must outlive the object.
   Follower(Sequencer& sequencer, std::function<void(std::span<Message>)> send, std::function<void()> fail);
 
   void open(CommunicatorNumber number, const SharedSequence& sequence,
@@ -48,8 +49,9 @@ class Follower final : public WorldOrder {
   // With the sequencer's lock held: what an operation that repeats the last one need not format again.
   std::optional<CollectiveRequest> last_;
   std::string description_;
-  bool batches_ = false;        // with the sequencer's lock held, as the next one
-  std::vector<Message> batch_;  // what end_batch() sends
+  // With the sequencer's lock held: whether a batch has begun, and what end_batch() will send.
+  bool batches_ = false;
+  std::vector<Message> batch_;
   const std::function<void(std::span<Message>)> send_;
   const std::function<void()> fail_;
 };

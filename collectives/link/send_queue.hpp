@@ -42,8 +42,7 @@ class SendQueue {
   /// one throws, the connection is broken.
   SendQueue(int socket, Callbacks callbacks);
 
-  /// Who sends a small item, if nothing else is being sent: the calling thread, which that takes a system call, or the
-  /// next flush().
+  /// When a small item is sent: now, by a system call of the calling thread (but see above), or by the next flush().
   enum class Small : std::uint8_t { Now, Later };
   /// Adds an item. Returns false, and drops it without calling `sent`, if the connection is closed or broken. Throws
   /// std::bad_alloc; then nothing is sent.

@@ -270,6 +270,10 @@ std::optional<bool> NcclCommunicator::abandoned_wait_for_other_work() noexcept t
     InFlightOperations::Operations abandoned;
     {
       const std::lock_guard lock(mutex_);
+      if (telling_) {  // abort() is changing them: this time counts
+        wait = false;
+        return;
+      }
       abandoned = lane.abandoned_;
     }
     for (std::size_t rank = 0; rank < lane.ranks_.size(); ++rank) {

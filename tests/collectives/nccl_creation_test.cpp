@@ -248,7 +248,7 @@ TEST_CASE("L16: garbage as the result of NCCL, after another process has ended, 
 namespace {
 
 /// A communicator of two processes, of which this one has rank 0. The other one is a thread.
-struct TwoProcesses final : NcclExchange {
+struct TwoProcesses : NcclExchange {
   TwoProcesses() { set_of_process(this); }
   TwoProcesses(const TwoProcesses&) = delete;
   TwoProcesses& operator=(const TwoProcesses&) = delete;
@@ -312,7 +312,6 @@ struct TwoProcesses final : NcclExchange {
             .hold_while_busy =
                 [this](const std::shared_ptr<void>& token) {
                   const std::lock_guard lock(mutex);
-                  ++asked_for_work;
                   if (is_busy) other_work.push_back(token);
                 },
             .is_lost = [this] { return has_fault.load(); },
@@ -321,7 +320,7 @@ struct TwoProcesses final : NcclExchange {
             .leave_within = leave_within};
   }
   std::shared_ptr<NcclCommunicator> begin() {
-    auto made = NcclCommunicator::find_or_create(CommunicatorNumber{77}, devices(), 60s);
+    auto made = NcclCommunicator::find_or_create(CommunicatorNumber{77}, devices(), timeout);
     nccl = made;
     REQUIRE_FALSE(made->created([this] { created.set_value(); }));
     return made;
@@ -331,6 +330,7 @@ struct TwoProcesses final : NcclExchange {
   std::weak_ptr<NcclCommunicator> nccl;
   std::exception_ptr refusal;
   std::chrono::milliseconds leave_within{30s};
+  std::chrono::milliseconds timeout{60s};
   std::promise<NcclUniqueId> id_shared;
   std::promise<void> created;
   std::promise<std::string> cannot_leave;
@@ -342,9 +342,8 @@ struct TwoProcesses final : NcclExchange {
   std::atomic<int> waiting{0};  // how often a moment was waited for in which nothing is half launched
   std::atomic<bool> hold_quiescence{false};
   std::mutex mutex;
-  bool is_busy = false;                           // as the next two, guarded by mutex
-  int asked_for_work = 0;                         // calls of hold_while_busy
-  std::vector<std::shared_ptr<void>> other_work;  // what they hold
+  bool is_busy = false;                           // guarded by mutex, as the next one
+  std::vector<std::shared_ptr<void>> other_work;  // what hold_while_busy() holds
   std::vector<DeviceId> marked;
   bool notes_at_once = true;
   std::vector<UniqueFunction<void()>> at_once;
@@ -517,65 +516,72 @@ TEST_CASE("After a GPU fault during the creation, NCCL is not called") {
   CHECK(std::exchange(world.fake.live, before) == before + 1);  // it was leaked
 }
 
-TEST_CASE("A process that NCCL does not let go ends") {
-  TwoProcesses world;
-  world.leave_within = 20ms;
-  const auto nccl = world.begin();
-  const NcclUniqueId id = world.id_shared.get_future().get();
-  NcclCreation other = creation_of({1}, 2);
-  other.create(id);
-  world.created.get_future().get();
-  {
-    const std::lock_guard lock(world.fake.mutex);
-    world.fake.hold_abort = true;
+namespace {
+
+/// NCCL does not return from the abort of a communicator that has been created.
+struct HeldAbort final : TwoProcesses {
+  explicit HeldAbort(std::chrono::milliseconds its_timeout = 60s) {
+    leave_within = 20ms;
+    timeout = its_timeout;
+    own = begin();
+    other.create(id_shared.get_future().get());
+    created.get_future().get();
+    const std::lock_guard lock(fake.mutex);
+    fake.hold_abort = true;
   }
-  nccl->abort(gone());
+  void end() {
+    CHECK(wait_until_destroyed(*own));
+    own.reset();
+    other.abort();
+    CHECK(live(fake) == 0);
+  }
+
+  std::shared_ptr<NcclCommunicator> own;
+  NcclCreation other = creation_of({1}, 2);
+};
+
+}  // namespace
+
+TEST_CASE("A process that NCCL does not let go ends") {
+  HeldAbort world;
+  world.own->abort(gone());
   const std::string text = world.cannot_leave.get_future().get();
   CHECK(text.find("process 1 is gone") != std::string::npos);
-  CHECK(wait_until_destroyed(*nccl));
-  other.abort();
-  CHECK(live(world.fake) == 0);
+  world.end();
 }
 
 TEST_CASE("A process that NCCL does not let go does not end while other work of its devices runs") {
-  TwoProcesses world;
-  world.leave_within = 20ms;
-  const auto nccl = world.begin();
-  const NcclUniqueId id = world.id_shared.get_future().get();
-  NcclCreation other = creation_of({1}, 2);
-  other.create(id);
-  world.created.get_future().get();
-  {
-    const std::lock_guard lock(world.fake.mutex);
-    world.fake.hold_abort = true;
-  }
+  HeldAbort world;
+  world.is_busy = true;  // no other thread reads it yet
   auto ended = world.cannot_leave.get_future();
-  {
-    const std::lock_guard lock(world.mutex);
-    world.is_busy = true;
-  }
-  nccl->abort(gone());
+  world.own->abort(gone());
   CHECK(ended.wait_for(200ms) == std::future_status::timeout);  // ten times as long
   SECTION("but NCCL returns when that has completed") {
     {
       const std::lock_guard lock(world.fake.mutex);
       world.fake.hold_abort = false;
     }
-    CHECK(wait_until_destroyed(*nccl));
+    world.end();
     CHECK(ended.wait_for(0s) == std::future_status::timeout);
   }
   SECTION("and ends if NCCL does not return after that") {
     std::vector<std::shared_ptr<void>> completed;
     {
       const std::lock_guard lock(world.mutex);
-      CHECK(world.asked_for_work > 0);
+      CHECK_FALSE(world.other_work.empty());
       world.is_busy = false;
       completed.swap(world.other_work);
     }
     completed.clear();
     CHECK(ended.get().find("process 1 is gone") != std::string::npos);
-    CHECK(wait_until_destroyed(*nccl));
+    world.end();
   }
-  other.abort();
-  CHECK(live(world.fake) == 0);
+}
+
+TEST_CASE("A process that NCCL does not let go ends after the timeout, whatever else runs on its devices") {
+  HeldAbort world(100ms);
+  world.is_busy = true;  // no other thread reads it yet
+  world.own->abort(gone());
+  CHECK(world.cannot_leave.get_future().get().find("process 1 is gone") != std::string::npos);
+  world.end();
 }

@@ -169,7 +169,7 @@ const std::shared_ptr<const CollectiveResources>& CudaRanks::resources() {
 
 void CudaRanks::close() noexcept {
   work_.reset();
-  posts_->run_calls();  // all work has completed: so says the answer to those who have asked
+  posts_->run_calls();  // those of DeviceWork: all work has completed
   for (const auto& [number, rank] : ranks_) {
     if (rank->nccl_communicator() == nullptr) continue;
     rank->nccl_communicator()->close();

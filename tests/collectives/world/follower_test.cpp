@@ -39,6 +39,7 @@ struct TestWorld {
     std::uint16_t number;
     std::deque<Message> to_leader;
     std::deque<Message> from_leader;
+    std::vector<std::size_t> sends;                                          // the number of messages of each
     std::map<std::size_t, CommunicatorNumber> communicators;                 // by group
     std::map<std::pair<std::size_t, std::size_t>, std::uint64_t> submitted;  // by group and rank
     std::vector<Name> launched;                                              // in order
@@ -55,6 +56,7 @@ struct TestWorld {
           follower(
               sequencer,
               [this](std::span<Message> messages) {
+                sends.push_back(messages.size());
                 for (Message& message : messages) to_leader.push_back(std::move(message));
               },
               [] { FAIL("no memory"); }) {
@@ -353,4 +355,29 @@ TEST_CASE("An abort because a process is gone is reported as that") {
   CHECK(cox::detail::world::kind_of(aborted(of(Kind::Timeout))) == Kind::Aborted);
   CHECK(cox::detail::world::kind_of(of(Kind::Timeout)) == Kind::Timeout);
   CHECK(cox::detail::world::kind_of(nullptr) == Kind::Aborted);
+}
+
+TEST_CASE("Operations that are submitted together are asked for together") {
+  TestWorld world(2);
+  world.groups.emplace_back(std::vector{TestWorld::device(0, 0), TestWorld::device(1, 0)});
+  TestWorld::Process& first = *world.processes[0];
+  const CommunicatorNumber number = first.sequencer.open(world.groups[0], 1h);
+  first.sends.clear();
+  CollectiveSubmissions submissions;
+  for (std::size_t operation = 1; operation <= 3; ++operation) {
+    submissions.emplace_back();
+    submissions.back().requests = {{.count = operation}};
+    submissions.back().launch = test::launch_of([](const LaunchGrant&) {});
+  }
+  static_cast<void>(first.sequencer.submit(number, 0, submissions, 3));
+  CHECK(first.sends == std::vector<std::size_t>{3});
+  submissions.emplace_back();
+  submissions.back().requests = {{.count = 4}};
+  submissions.back().launch = test::launch_of([](const LaunchGrant&) {});
+  static_cast<void>(first.sequencer.submit(number, 0, submissions, 1));
+  CHECK(first.sends == std::vector<std::size_t>{3, 1});
+  std::uint64_t next = 0;
+  for (const Message& message : first.to_leader)
+    if (const auto* const ask = std::get_if<Ask>(&message)) CHECK(ask->operation == ++next);
+  CHECK(next == 4);
 }
