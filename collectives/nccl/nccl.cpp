@@ -49,6 +49,12 @@ FoundNccl open_of_process() {
 
 }  // namespace
 
+NcclConfig launch_config(int ctas, const char* name) {
+  NcclConfig config{.version = static_cast<unsigned>(nccl().version), .blocking = 1, .comm_name = name};
+  if (ctas != 0) config.min_ctas = config.max_ctas = ctas;
+  return config;
+}
+
 std::string nccl_version_text(int version) {
   return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
          std::to_string(version % 100);

@@ -86,6 +86,10 @@ struct FoundNccl {
 /// not block after the first call.
 [[nodiscard]] const Nccl& nccl();
 
+/// For communicators on which operations are launched. `ctas`: of NCCL's kernels; 0: as many as NCCL chooses. `name`:
+/// in NCCL's log, which keeps the pointer; null: none.
+[[nodiscard]] NcclConfig launch_config(int ctas, const char* name);
+
 /// "2.28.9".
 [[nodiscard]] std::string nccl_version_text(int version);
 

@@ -241,12 +241,30 @@ void NcclCommunicator::make(State goal, std::shared_ptr<NcclDeviceResources>& op
   }
 }
 
+// As ncclCommInitAll, which takes no configuration.
+void NcclCommunicator::init_all(std::vector<NcclComm>& natives, const NcclDeviceResources& opened) const {
+  const int ranks = static_cast<int>(natives.size());
+  detail::NcclConfig config = detail::launch_config(opened.ctas(), nullptr);
+  if (config.max_ctas == detail::NcclConfig::undefined) {
+    COX_NCCL_TRY(nullptr, init_all(natives.data(), ranks, devices_.ordinals.data()));
+    return;
+  }
+  const detail::NcclUniqueId id = NcclCreation::make_id();
+  detail::in_nccl_group(nullptr, [&] {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto at = static_cast<std::size_t>(rank);
+      const std::shared_ptr<void> current = opened.make_current(at);
+      COX_NCCL_TRY(nullptr, init_rank(&natives[at], ranks, id, rank, &config));
+    }
+  });
+}
+
 // All ranks belong to this process.
 std::vector<NcclCreation::Comms> NcclCommunicator::create_all(const NcclDeviceResources& opened) {
   std::vector<NcclComm> natives(devices_.ordinals.size());
   std::vector<NcclCreation::Comms> created(natives.size());
   try {
-    COX_NCCL_TRY(nullptr, init_all(natives.data(), static_cast<int>(natives.size()), devices_.ordinals.data()));
+    init_all(natives, opened);
     detail::connect_ranks(natives, opened);
   } catch (...) {
     const auto abort_created = [&] {

@@ -268,6 +268,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   [[nodiscard]] bool is_creating() const noexcept { return state_ == State::Opening || state_ == State::Creating; }
   void create(State goal) noexcept;
   void make(State goal, std::shared_ptr<NcclDeviceResources>& opened, std::vector<std::unique_ptr<Comm>>& comms);
+  void init_all(std::vector<detail::NcclComm>& natives, const NcclDeviceResources& opened) const;
   [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_all(const NcclDeviceResources& opened);
   [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_part(std::shared_ptr<NcclDeviceResources>& opened);
   void meet();

@@ -74,7 +74,8 @@ NcclUniqueId NcclCreation::make_id() {
 }
 
 void NcclCreation::create(const NcclUniqueId& id) {
-  NcclConfig config{.version = static_cast<unsigned>(nccl().version), .blocking = 0, .comm_name = name_};
+  NcclConfig parents = launch_config(1, name_);
+  parents.blocking = 0;
   wait_until([] { return true; });  // throws if it was cancelled before
   const auto in_group = [&](const auto& call) {
     COX_NCCL_TRY(nullptr, group_start());
@@ -95,11 +96,11 @@ void NcclCreation::create(const NcclUniqueId& id) {
     settle_parents();
   };
   in_group([&](std::size_t rank) {
-    return nccl().init_rank(&comms_[rank].parent, static_cast<int>(world_size_), id, ranks_[rank], &config);
+    return nccl().init_rank(&comms_[rank].parent, static_cast<int>(world_size_), id, ranks_[rank], &parents);
   });
-  config.blocking = 1;
+  NcclConfig children_config = launch_config(opened_->ctas(), name_);
   in_group([&](std::size_t rank) {
-    return nccl().split(comms_[rank].parent, 0, ranks_[rank], &comms_[rank].child, &config);
+    return nccl().split(comms_[rank].parent, 0, ranks_[rank], &comms_[rank].child, &children_config);
   });
   {
     const std::lock_guard lock(mutex_);

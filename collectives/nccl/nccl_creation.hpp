@@ -17,9 +17,9 @@ namespace cox::detail {
 /// Creates NCCL's communicators of the ranks of this process in a communicator of several processes. NCCL cannot end a
 /// blocking creation whose peer is gone, but a launch on a non-blocking communicator takes several times as long. So
 /// the communicators are created non-blocking (the parents), and then split into blocking ones with the same ranks (the
-/// children), on which all operations are launched. NCCL does not report that a peer process is gone: another thread
-/// must call cancel() then. When the communicators are there, the processes exchange by them what they need to share
-/// memory (PeerMemoryExchange).
+/// children), on which all operations are launched. The parents have a single CTA: memory of the device is allocated
+/// for each. NCCL does not report that a peer process is gone: another thread must call cancel() then. When the
+/// communicators are there, the processes exchange by them what they need to share memory (PeerMemoryExchange).
 class NcclCreation {
  public:
   /// NCCL's communicators of a rank.

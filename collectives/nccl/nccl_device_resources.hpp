@@ -61,6 +61,8 @@ class NcclDeviceResources {
   [[nodiscard]] virtual std::shared_ptr<void> make_current(std::size_t rank) const = 0;
   /// Whether all work on stream(rank) has completed. Does not block. Throws the error of failed work.
   [[nodiscard]] virtual bool is_idle(std::size_t rank) const = 0;
+  /// CTAs of NCCL's kernels; 0: as many as NCCL chooses.
+  [[nodiscard]] virtual int ctas() const noexcept { return 0; }
   /// Null if kernels of ours cannot do collectives of so many ranks: the same in all processes.
   [[nodiscard]] virtual PeerMemoryExchange* exchange() noexcept { return nullptr; }
   /// Blocks until all work on stream(rank) has completed. Throws the error of failed work.

@@ -338,6 +338,7 @@ void LeaderService::send_awaited() {
 void LeaderService::send_heartbeats(Time now, Time running_since) {
   if (!are_all_connected_) send_awaited();
   if (!leader_) return;
+  const bool own_leaves = options_.own && !leader_->is_present(*options_.own);  // it waits until all others have left
   for (std::uint16_t process = 0; process < links_.size(); ++process) {
     const Link link = links_[process];
     if (link == nullptr) continue;
@@ -345,7 +346,8 @@ void LeaderService::send_heartbeats(Time now, Time running_since) {
     const Time heard = std::max(link->last_heard(), running_since);
     // Another process may wait for its data, although the leader's state of that operation has ended.
     const bool is_asked_about = asked_about_[process] > now - options_.silence;
-    const bool is_awaited = leader_->awaits(process) || is_asked_about || is_welcomed_ || !are_all_connected_;
+    const bool is_awaited =
+        leader_->awaits(process) || is_asked_about || is_welcomed_ || !are_all_connected_ || own_leaves;
     if (silences_[process].is_too_long(name(process), heard, is_awaited, options_.silence, now))
       lose(process, Kind::ProcessSilent,
            fmt::format("it has been silent for {:.1f} s (setting world.silence)",

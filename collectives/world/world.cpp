@@ -77,11 +77,14 @@ World World::join(const std::vector<DeviceId>& devices, const WorldOptions& opti
   session->join();
   of_process.session = session;
   if (place.process == 0 && place.rendezvous.kind != Rendezvous::Kind::Leader) set_world_clock(0, 0);  // it leads
+  for (const auto& facts : session->processes())
+    world.processes_.push_back({.host = facts.host, .pid = facts.pid, .devices = facts.devices});
+  std::vector<std::string> hosts;
+  for (const WorldProcess& process : world.processes_) hosts.push_back(process.host);
+  detail::set_hosts(std::move(hosts));
   detail::set_own_process(static_cast<std::uint16_t>(place.process + 1));
   detail::RankExchange::set_of_process(&session->exchange());
   detail::NcclExchange::set_of_process(&session->marks());
-  for (const auto& facts : session->processes())
-    world.processes_.push_back({.host = facts.host, .pid = facts.pid, .devices = facts.devices});
   world.session_ = std::move(session);
   return world;
 }

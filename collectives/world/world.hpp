@@ -44,8 +44,8 @@ class World {
   /// Calls leave().
   ~World();
 
-  /// Leaves the world: what waits for other processes fails. Process 0 blocks until all others have left, at most for
-  /// the time of the options; the others for a moment. Idempotent.
+  /// Leaves the world: what waits for other processes fails. Process 0 blocks until all others have left, or are gone
+  /// or silent (world.silence), at most for the time of the options; the others for a moment. Idempotent.
   void leave() noexcept;
 
   /// Blocks until each process that is known to be gone has a successor, at most for this time. Returns whether that is

@@ -85,6 +85,10 @@ constexpr std::array settings_table{
         "algorithm; refuse what only NCCL can reduce"},
     Setting{"collectives.nccl", "COX_COLLECTIVES_NCCL", Type::Text, 0, 0, "", "",
             "file of the NCCL library; empty: searched for"},
+    Setting{"collectives.nccl_ctas", "COX_COLLECTIVES_NCCL_CTAS", Type::Count, 0, 64, "0", "",
+            "CTAs of NCCL's kernels (its minCTAs and maxCTAs); 0: 32 between two GPUs of compute capability 9.0 that "
+            "are connected "
+            "by NVLink, else as many as NCCL chooses"},
     Setting{"collectives.nvlink_multicast", "COX_COLLECTIVES_NVLINK_MULTICAST", Type::Boolean, 0, 0, "false", "",
             "let NCCL use NVLink multicast (NVLS); false: unless NCCL_NVLS_ENABLE says so"},
     Setting{"world.timeout", "COX_WORLD_TIMEOUT", Type::Duration, 1'000'000, day, "5min", "",

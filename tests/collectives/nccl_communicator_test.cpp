@@ -55,6 +55,7 @@ test::FakeNccl& fresh_nccl() {
   const std::lock_guard lock(fake.mutex);
   fake.calls.clear();
   fake.misuse.clear();
+  fake.ctas.clear();
   fake.calls_until_failure = -1;
   fake.async_error = 0;
   fake.hold_creation = false;
@@ -242,6 +243,7 @@ class Bench {
   std::atomic<int> opened{0};
   std::atomic<int> given_up{0};
   bool opening_fails = false;
+  int ctas = 0;
   std::atomic<bool> hold_opening{false};
   std::atomic<bool> hold_quiescence{false};  // something is half launched
   std::atomic<int> waiting{0};               // how often NcclCommunicator has waited for the end of that
@@ -275,6 +277,7 @@ class Bench {
     [[nodiscard]] std::shared_ptr<void> make_current(std::size_t) const override { return nullptr; }
     [[nodiscard]] bool is_idle(std::size_t) const override { return true; }
     void synchronize(std::size_t) const override {}
+    [[nodiscard]] int ctas() const noexcept override { return bench_.ctas; }
 
    private:
     Bench& bench_;
@@ -336,6 +339,36 @@ TEST_CASE("NCCL's communicators are made once, and destroyed when what was launc
   CHECK(bench.opened == 0);
   CHECK(bench.misuse().empty());
   for (const auto& part : operation.parts) CHECK(part.failure_count == 0);
+}
+
+TEST_CASE("NCCL's communicators of one process have the CTAs of their devices") {
+  Bench bench;
+  bench.ctas = 16;
+  REQUIRE(bench.create());
+  {
+    const std::lock_guard lock(bench.fake.mutex);
+    CHECK(bench.fake.ctas == std::vector<test::FakeNccl::Ctas>(ranks, {16, 16}));
+  }
+  auto& operation = bench.begin();
+  bench.launch_all(operation);
+  bench.end_all();
+  bench.nccl->close();
+  CHECK(bench.wait_until_destroyed());
+  CHECK(bench.live() == 0);
+  CHECK(bench.misuse().empty());
+}
+
+TEST_CASE("A creation with such CTAs that fails leaves nothing behind") {
+  const int calls = GENERATE(0, 1, 2, 3, 4, 5, 6);
+  Bench bench;
+  bench.ctas = 16;
+  bench.fake.calls_until_failure = calls;
+  CHECK_FALSE(bench.create());
+  CHECK(kind_of(bench.nccl->broken()) == CollectiveError::Kind::Backend);
+  CHECK(bench.wait_until_destroyed());
+  CHECK(bench.live() == 0);
+  CHECK(bench.opened == 0);
+  CHECK(bench.misuse().empty());
 }
 
 // On four GPUs the process hung: memory was freed while a collective of another communicator had been launched on some

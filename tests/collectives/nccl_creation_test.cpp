@@ -52,6 +52,7 @@ test::FakeNccl& fresh_nccl() {
   fake.calls.clear();
   fake.misuse.clear();
   fake.names.clear();
+  fake.ctas.clear();
   fake.calls_until_failure = -1;
   fake.async_error = 0;
   fake.hold_abort = false;
@@ -96,7 +97,8 @@ class Exchange final : public PeerMemoryExchange {
 /// Devices that are not there.
 class Opened final : public NcclDeviceResources {
  public:
-  explicit Opened(bool idle = true, PeerMemoryExchange* exchange = nullptr) : is_idle_(idle), exchange_(exchange) {}
+  explicit Opened(bool idle = true, PeerMemoryExchange* exchange = nullptr, int ctas = 0)
+      : is_idle_(idle), exchange_(exchange), ctas_(ctas) {}
   void abort() noexcept override {}
   [[nodiscard]] CUstream_st* stream(std::size_t) const noexcept override { return nullptr; }
   [[nodiscard]] void* scratch(std::size_t) const noexcept override { return scratch_.data(); }
@@ -104,10 +106,12 @@ class Opened final : public NcclDeviceResources {
   [[nodiscard]] bool is_idle(std::size_t) const override { return is_idle_; }
   void synchronize(std::size_t) const override {}
   [[nodiscard]] PeerMemoryExchange* exchange() noexcept override { return exchange_; }
+  [[nodiscard]] int ctas() const noexcept override { return ctas_; }
 
  private:
   const bool is_idle_;
   PeerMemoryExchange* const exchange_;
+  const int ctas_;
   mutable std::array<std::byte, scratch_size> scratch_{};
 };
 
@@ -156,6 +160,19 @@ TEST_CASE("The ranks of several processes are created non-blocking, and split in
   const std::lock_guard lock(fake.mutex);
   CHECK(fake.misuse.empty());
   CHECK(fake.names == std::vector<std::string>(3, "cox.7.2"));
+  // Nothing is launched on those that are split.
+  using Ctas = test::FakeNccl::Ctas;
+  CHECK(std::ranges::count(fake.ctas, Ctas{1, 1}) == 3);
+  CHECK(std::ranges::count(fake.ctas, Ctas{detail::NcclConfig::undefined, detail::NcclConfig::undefined}) == 3);
+}
+
+TEST_CASE("The communicators on which operations are launched have the CTAs of their devices") {
+  test::FakeNccl& fake = fresh_nccl();
+  NcclCreation creation({0}, 1, "cox.7.2", std::make_shared<Opened>(true, nullptr, 16));
+  creation.create(NcclCreation::make_id());
+  creation.abort();
+  const std::lock_guard lock(fake.mutex);
+  CHECK(fake.ctas == std::vector<test::FakeNccl::Ctas>{{1, 1}, {16, 16}});
 }
 
 TEST_CASE("A creation whose peer never comes is cancelled, wherever it is") {

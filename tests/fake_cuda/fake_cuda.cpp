@@ -123,8 +123,9 @@ CUresult cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) {
   *can = fake_state().has_peer_access ? 1 : 0;
   return CUDA_SUCCESS;
 }
-CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute, CUdevice, CUdevice) {
-  *value = 0;
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice, CUdevice) {
+  const auto lock = lock_fake();
+  *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED && fake_state().has_nvlink ? 1 : 0;
   return CUDA_SUCCESS;
 }
 

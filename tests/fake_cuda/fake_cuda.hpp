@@ -35,6 +35,7 @@ struct FakeCuda {
   bool by_chance = true;                      ///< false: what was given first is done first, if it can be
   int devices = 4;                            ///< GPUs of the machine, at most most_devices
   bool has_peer_access = true;                ///< each GPU can access the memory of the others
+  bool has_nvlink = false;                    ///< by NVLink
   int calls_until_failure = -1;               ///< of those that can fail: so many succeed, then one fails; -1: none
   int calls_until_fault = -1;                 ///< of those: then the GPUs fault, and all calls fail
   bool faulted = false;                       ///< they have

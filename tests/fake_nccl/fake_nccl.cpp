@@ -45,7 +45,9 @@ struct FakeConfig {
   unsigned magic;
   unsigned version;
   int blocking;
-  int sizes[3];
+  int cga_cluster_size;
+  int min_ctas;
+  int max_ctas;
   const char* net;
   int others[2];
   const char* name;
@@ -69,6 +71,7 @@ std::set<const ncclComm*>& open_comms() {
 
 thread_local int open_groups = 0;
 thread_local std::vector<FakeNccl::Operation> grouped;  // of those
+thread_local std::vector<ncclComm*> created;            // in one of them, all ranks of a communicator
 thread_local bool group_failed = false;                 // a call in one of them: then none of it is launched
 
 // Under the lock. Whether this call is the one that fails.
@@ -214,6 +217,12 @@ std::shared_ptr<FakeNcclShared> map(const std::string& file) {
   return {static_cast<FakeNcclShared*>(found), [](FakeNcclShared* shared) { ::munmap(shared, FakeNcclShared::bytes); }};
 }
 
+// Under the lock. Of communicators all of whose ranks belong to this process.
+std::uint64_t next_communicator() {
+  static std::uint64_t last = 0;
+  return ++last;
+}
+
 // Under the lock.
 ncclComm* attach(const std::string& file, int rank, int ranks, bool blocking) {
   static std::uint64_t last = std::uint64_t{1} << 32U;
@@ -301,10 +310,9 @@ int ncclCommInitAll(ncclComm** comms, int ranks, const int*) {
   while (held()) std::this_thread::yield();
   const std::lock_guard lock(state().mutex);
   if (fails()) return internal_error;
-  static std::uint64_t communicators = 0;
-  ++communicators;
+  const std::uint64_t communicator = next_communicator();
   for (int rank = 0; rank < ranks; ++rank) {
-    comms[rank] = new ncclComm{.communicator = communicators, .rank = rank, .ranks = ranks};
+    comms[rank] = new ncclComm{.communicator = communicator, .rank = rank, .ranks = ranks};
     open_comms().insert(comms[rank]);
     ++state().live;
   }
@@ -355,9 +363,22 @@ int ncclCommInitRankConfig(ncclComm** comm, int ranks, FakeUniqueId id, int rank
   state().calls.push_back({FakeNccl::Kind::InitRank, rank});
   if (config->magic != 0xcafebeef || config->size < sizeof(FakeConfig) || ranks > int{FakeNcclShared::most_ranks})
     return invalid_argument;
-  if (config->blocking != 0) state().misuse.push_back("a creation that cannot be aborted");
+  if (config->blocking != 0 && open_groups == 0) state().misuse.push_back("a creation that cannot be aborted");
+  state().ctas.push_back({config->min_ctas, config->max_ctas});
   state().names.emplace_back(config->name == nullptr ? "" : config->name);
-  if (fails()) return internal_error;
+  if (fails()) {
+    group_failed = open_groups != 0;
+    return internal_error;
+  }
+  if (config->blocking != 0 && open_groups != 0) {
+    ::unlink(id.name);
+    const std::uint64_t communicator = created.empty() ? next_communicator() : created.front()->communicator;
+    *comm = new ncclComm{.communicator = communicator, .rank = rank, .ranks = ranks};
+    open_comms().insert(*comm);
+    ++state().live;
+    created.push_back(*comm);
+    return success;
+  }
   *comm = attach(id.name, rank, ranks, config->blocking != 0);
   if (*comm == nullptr) return internal_error;
   if (config->blocking == 0) return in_progress;
@@ -373,6 +394,7 @@ int ncclCommSplit(ncclComm* comm, int color, int key, ncclComm** child, FakeConf
   const std::lock_guard lock(state().mutex);
   if (!is_open(comm, "ncclCommSplit")) return invalid_argument;
   state().calls.push_back({FakeNccl::Kind::Split, comm->rank});
+  state().ctas.push_back({config->min_ctas, config->max_ctas});
   if (color != 0 || key != comm->rank || is_in_progress(*comm))
     state().misuse.push_back("a split that this does not know");
   if (fails()) return internal_error;
@@ -398,6 +420,9 @@ int ncclGroupEnd() {
     const std::lock_guard lock(state().mutex);
     if (--open_groups < 0) state().misuse.push_back("ncclGroupEnd without a group");
     state().calls.push_back({FakeNccl::Kind::GroupEnd, -1});
+    if (const auto all = std::exchange(created, {});
+        !group_failed && !all.empty() && all.size() != static_cast<std::size_t>(all.front()->ranks))
+      state().misuse.push_back("a creation that cannot be aborted");
     if (fails()) group_failed = true;
     if (group_failed) {
       grouped.clear();

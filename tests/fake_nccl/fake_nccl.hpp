@@ -67,6 +67,12 @@ struct FakeNccl {
   /// Called when ncclCommDestroy or ncclCommAbort begins. Without the lock.
   std::function<void(Kind)> at_end;
   std::vector<std::string> names;  ///< commName of the communicators that were initialised by rank
+  struct Ctas {
+    int min;
+    int max;
+    bool operator==(const Ctas&) const = default;
+  };
+  std::vector<Ctas> ctas;  ///< Of the communicators that were initialised by rank or split, in the order of the calls.
 
   [[nodiscard]] std::size_t count(Kind kind) const {
     std::size_t found = 0;

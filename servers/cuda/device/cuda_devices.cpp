@@ -92,8 +92,11 @@ CudaPeerFacts describe_cuda_peer(DeviceId device, DeviceId peer) {
   CudaPeerFacts facts;
   COX_CUDA_TRY(device_can_access_peer(&access, from, to));
   facts.access = access != 0;
-  if (facts.access)
-    COX_CUDA_TRY(device_peer_attribute(&facts.rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, from, to));
+  if (!facts.access) return facts;
+  COX_CUDA_TRY(device_peer_attribute(&facts.rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, from, to));
+  int atomics = 0;
+  COX_CUDA_TRY(device_peer_attribute(&atomics, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, from, to));
+  facts.atomics = atomics != 0;
   return facts;
 }
 

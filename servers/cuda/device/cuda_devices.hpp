@@ -40,8 +40,9 @@ struct CudaDeviceFacts {
 
 /// How a device reaches the memory of another.
 struct CudaPeerFacts {
-  bool access = false;  ///< direct access; without it, copies go through the host
-  int rank = 0;         ///< performance rank of the link, as the driver reports it; 0 is the fastest
+  bool access = false;   ///< direct access; without it, copies go through the host
+  int rank = 0;          ///< performance rank of the link, as the driver reports it; 0 is the fastest
+  bool atomics = false;  ///< kernels can do atomic operations on that memory, which NVLink supports and PCIe does not
 };
 
 /// Any thread. Throws as describe_cuda_device() does. Precondition: `device` and `peer` differ.

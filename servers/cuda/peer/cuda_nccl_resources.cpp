@@ -5,6 +5,7 @@
 #include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/runtime/error/log.hpp>
 #include <coxswain/servers/cuda/driver/fault_report.hpp>
+#include <coxswain/servers/cuda/peer/nccl_ctas.hpp>
 
 #include <new>
 #include <source_location>
@@ -29,6 +30,7 @@ CudaNcclResources::CudaNcclResources(const CommunicationId& devices, const std::
     COX_CUDA_TRY(stream_create(ranks_[rank].stream.out(), CU_STREAM_NON_BLOCKING, 0));
     COX_CUDA_TRY(memory_alloc(ranks_[rank].scratch.out(), scratch_size));
   }
+  ctas_ = nccl_ctas(devices, ordinals);
   if (devices.spans_processes()) {
     make_exchange(devices, is_reproducible);
   } else {

@@ -37,6 +37,7 @@ class CudaNcclResources final : public NcclDeviceResources {
   [[nodiscard]] bool is_idle(std::size_t rank) const override;
   void synchronize(std::size_t rank) const override;
 
+  [[nodiscard]] int ctas() const noexcept override { return ctas_; }
   [[nodiscard]] PeerMemoryExchange* exchange() noexcept override { return exchange_.get(); }
 
   /// Null if the setting collectives.peer_memory is false, the GPUs have no access to each other's memory, or there is
@@ -63,6 +64,7 @@ class CudaNcclResources final : public NcclDeviceResources {
 
   std::vector<std::shared_ptr<CudaContext>> contexts_;
   std::vector<Rank> ranks_;
+  int ctas_ = 0;
   std::shared_ptr<PeerKernels> peer_kernels_;
   std::exception_ptr why_no_peer_kernels_;
   bool can_compile_ = true;  // the peer kernels

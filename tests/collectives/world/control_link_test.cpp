@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -76,6 +77,22 @@ TEST_CASE("A connection that is not known yet takes small messages only, and any
     CHECK(ends.received.empty());
     CHECK(ends.ended);
   }
+  ends.near->close();
+  ends.far->close();
+}
+
+TEST_CASE("Messages that are sent later are sent together by the thread of the connection, and arrive in order",
+          "[world]") {
+  Ends ends;
+  ends.near->start({.received = [](const Message&) {}, .ended = [](const std::string&) {}});
+  ends.far->start(ends.handlers());
+  std::vector<Message> messages;
+  for (std::uint64_t i = 1; i <= 3; ++i) messages.emplace_back(Ask{.number = 1, .operation = i});
+  ends.near->send_later(messages);
+  ends.near->send(Ask{.number = 1, .operation = 4});
+  ends.run(4);
+  REQUIRE(ends.received.size() == 4);
+  for (std::uint64_t i = 1; i <= 4; ++i) CHECK(std::get<Ask>(ends.received[i - 1]).operation == i);
   ends.near->close();
   ends.far->close();
 }

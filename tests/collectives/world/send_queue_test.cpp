@@ -148,6 +148,21 @@ TEST_CASE("Small items in quick succession are sent together by flush()") {
   CHECK(pair.take() == std::vector{std::byte{1}, std::byte{5}, std::byte{5}, std::byte{3}, std::byte{5}, std::byte{5}});
 }
 
+TEST_CASE("A small item that is to be sent later is sent by flush(), after those before it and before those after it") {
+  const Pair pair;
+  int later = 0;
+  SendQueue queue(pair.ends[0],
+                  {.wait_writable = [] { FAIL("the socket takes all"); }, .flush_later = [&] { ++later; }});
+  CHECK(queue.push({.head = bytes_of(1, 1)}));
+  CHECK(queue.push({.head = bytes_of(1, 2)}, SendQueue::Small::Later));
+  CHECK(later == 1);
+  CHECK(pair.take() == bytes_of(1, 1));
+  CHECK(queue.push({.head = bytes_of(1, 3)}));
+  CHECK(pair.take().empty());
+  queue.flush();
+  CHECK(pair.take() == std::vector{std::byte{2}, std::byte{3}});
+}
+
 TEST_CASE("Items of several threads arrive whole, those of each thread in their order") {
   constexpr std::size_t threads = 3;
   constexpr std::size_t items = 3000;

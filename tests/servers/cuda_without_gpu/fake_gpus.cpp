@@ -50,6 +50,7 @@ FakeGpus::FakeGpus() : fake(find()) {
   fake.largest_piece = ~std::size_t{0};
   fake.devices = 4;
   fake.has_peer_access = true;
+  fake.has_nvlink = false;
   fake.launches = fake.graph_launches = fake.calls = 0;
   fake.attributes.clear();
   fake.kernels["append"] = {{8, 4}, [this] {
