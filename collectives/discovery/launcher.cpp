@@ -85,7 +85,8 @@ std::optional<LaunchedProcess> by_launcher(const LauncherVariables& variables, c
     if (const auto other = slurm(variables)) require_agreement(*found, *other);
     return found;
   }
-  return slurm(variables);
+  if (auto found = slurm(variables)) return found;
+  return mpi(variables);
 }
 
 std::optional<LaunchedProcess> by_options(const WorldOptions& options) {
@@ -149,7 +150,8 @@ void require_rendezvous(const WorldPlace& place, const LaunchedProcess& found) {
   if (place.rendezvous.kind == Rendezvous::Kind::None)
     throw ConfigError(ConfigKind::Conflict, found.processes_variable +
                                                 ", COX_WORLD is not set: the processes cannot find each other; set "
-                                                "COX_WORLD to tcp://HOST:PORT of process 0");
+                                                "COX_WORLD to tcp://HOST:PORT of process 0, or COX_WORLD_PROCESS to 0 "
+                                                "and COX_WORLD_PROCESSES to 1 if each process is a world of its own");
   if (place.rendezvous.kind == Rendezvous::Kind::Folder && place.run.empty())
     throw ConfigError(
         ConfigKind::Conflict,
@@ -236,6 +238,17 @@ std::optional<LaunchedProcess> slurm(const LauncherVariables& variables) {
   found->restart = number_in<std::uint32_t>(variables, "SLURM_RESTART_COUNT", 0, most).value_or(0);
   if (const std::string_view host = value_of(variables, "SLURM_LAUNCH_NODE_IPADDR"); !host.empty())
     found->rendezvous = {.kind = Rendezvous::Kind::Tcp, .host = std::string(host), .port = port_of_step(*job, *step)};
+  return found;
+}
+
+std::optional<LaunchedProcess> mpi(const LauncherVariables& variables) {
+  auto found = numbered(variables, {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, WorldPlace::Source::Mpi);
+  if (found) {
+    set_local(*found, variables, {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
+    return found;
+  }
+  found = numbered(variables, {"PMI_RANK", "PMI_SIZE"}, WorldPlace::Source::Mpi);
+  if (found) set_local(*found, variables, {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"});
   return found;
 }
 

@@ -35,6 +35,8 @@ using AskPmix = std::function<PmixJob()>;
 [[nodiscard]] std::optional<LaunchedProcess> torchrun(const LauncherVariables& variables);
 [[nodiscard]] std::optional<LaunchedProcess> pmix(const LauncherVariables& variables, const AskPmix& ask);
 [[nodiscard]] std::optional<LaunchedProcess> slurm(const LauncherVariables& variables);
+/// mpirun without PMIx. It names no rendezvous.
+[[nodiscard]] std::optional<LaunchedProcess> mpi(const LauncherVariables& variables);
 
 /// discover() over these variables. `ask` is called if PMIx numbers the process.
 [[nodiscard]] WorldPlace discover(const WorldOptions& options, const LauncherVariables& variables, const AskPmix& ask);

@@ -34,7 +34,7 @@ struct WorldOptions {
 /// The place of this process in its world, and where the processes of the world find each other.
 struct WorldPlace {
   /// Where `process` and `processes` come from.
-  enum class Source : std::uint8_t { OneProcess, Options, Variables, Torchrun, Pmix, Slurm };
+  enum class Source : std::uint8_t { OneProcess, Options, Variables, Torchrun, Pmix, Slurm, Mpi };
 
   Source source = Source::OneProcess;
   std::uint16_t process = 0;  ///< number of this process, from 0

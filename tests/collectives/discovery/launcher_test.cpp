@@ -84,6 +84,29 @@ TEST_CASE("Without a launcher there is a world of one process") {
   CHECK(place.open_store({}) == nullptr);
 }
 
+TEST_CASE("Processes of an mpirun without PMIx are one world where COX_WORLD says") {
+  const LauncherVariables meeting{{"COX_WORLD", "tcp://10.0.0.1:2950"}};
+  const LauncherVariables hydra{
+      {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+  const LauncherVariables open_mpi{{"OMPI_COMM_WORLD_RANK", "3"},
+                                   {"OMPI_COMM_WORLD_SIZE", "4"},
+                                   {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+  for (const LauncherVariables& variables : {hydra, open_mpi}) {
+    const WorldPlace place = place_of(with(variables, meeting));
+    CHECK(place.source == Source::Mpi);
+    CHECK(place.process == 3);
+    CHECK(place.processes == 4);
+    CHECK(place.local_process == 1);
+    CHECK(place.local_processes == 2);
+    CHECK(to_string(place.rendezvous) == "tcp://10.0.0.1:2950");
+    check_refused(variables, Refusal::Conflict, {"SIZE is \"4\"", "COX_WORLD is not set", "COX_WORLD_PROCESSES to 1"});
+  }
+  CHECK(place_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).processes == 1);
+  CHECK(place_of(with(hydra, {{"COX_WORLD_PROCESS", "0"}, {"COX_WORLD_PROCESSES", "1"}})).processes == 1);
+  CHECK(place_of(with(hydra, srun)).source == Source::Slurm);
+}
+
 TEST_CASE("Options come before all variables, and what they leave out is taken from those") {
   const WorldPlace place = place_of(with(torch, own), {.rendezvous = "tcp://10.0.0.2:1", .process = 0, .processes = 2});
   CHECK(place.source == Source::Options);
