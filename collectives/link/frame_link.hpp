@@ -71,7 +71,7 @@ class FrameLink : public std::enable_shared_from_this<FrameLink> {
   bool closed_ = false;
 };
 
-/// How many connections may not have said yet which process they come from; more are closed.
+/// How many connections may not have said yet which process they come from; see Unidentified.
 inline constexpr std::size_t most_unidentified = 1024;
 /// When a connection could not be accepted, for lack of descriptors.
 inline constexpr std::chrono::milliseconds accept_again_after{50};

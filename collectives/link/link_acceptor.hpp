@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/link/child_processes.hpp>
 #include <coxswain/collectives/link/frame_link.hpp>
+#include <coxswain/collectives/link/unidentified.hpp>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -11,15 +12,15 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 
 namespace cox::detail::world {
 
 /// Accepts connections, each of which must send its first message in time. At most `most_unidentified` that have not
-/// done so exist at a time; more are closed. `Link` is a MessageLink. All functions are for the thread of the
-/// io_context, and for the thread that starts it before it runs; the object must outlive the calls of its handlers.
+/// done so exist at a time; then the oldest is closed for each new one. `Link` is a MessageLink. All functions are for
+/// the thread of the io_context, and for the thread that starts it before it runs; the object must outlive the calls of
+/// its handlers.
 template <class Link>
 class LinkAcceptor {
  public:
@@ -28,10 +29,14 @@ class LinkAcceptor {
   using Identify = std::function<void(const std::shared_ptr<Link>& link, typename Link::Message first)>;
 
   /// `largest_first`: bytes of a first message. `identified_within`: how long a connection may exist before it has sent
-  /// one.
+  /// one. `most`: connections that have not.
   LinkAcceptor(boost::asio::io_context& io, std::size_t largest_first, std::chrono::nanoseconds identified_within,
-               Identify identify)
-      : io_(io), largest_first_(largest_first), identified_within_(identified_within), identify_(std::move(identify)) {}
+               Identify identify, std::size_t most = most_unidentified)
+      : io_(io),
+        largest_first_(largest_first),
+        identified_within_(identified_within),
+        identify_(std::move(identify)),
+        unidentified_(most) {}
   LinkAcceptor(const LinkAcceptor&) = delete;
   LinkAcceptor& operator=(const LinkAcceptor&) = delete;
 
@@ -50,15 +55,17 @@ class LinkAcceptor {
   void close() noexcept {
     boost::system::error_code ignored;
     acceptor_.close(ignored);
-    for (const auto& link : std::exchange(unidentified_, {})) link->close();
+    for (const auto& link : unidentified_.take_all()) link->close();
   }
 
  private:
   void accept() {
     acceptor_.async_accept([this](const boost::system::error_code& failed, Tcp::socket socket) {
       if (!acceptor_.is_open()) return;
-      if (!failed && unidentified_.size() < most_unidentified) admit(std::move(socket));
-      if (!failed) return accept();
+      if (!failed) {
+        admit(std::move(socket));
+        return accept();
+      }
       // A lack of descriptors, for example, lasts for a while: without the pause, this would fail again at once.
       const auto timer = std::make_shared<boost::asio::steady_timer>(io_, accept_again_after);
       timer->async_wait([this, timer](const boost::system::error_code&) { accept(); });
@@ -67,23 +74,22 @@ class LinkAcceptor {
 
   void admit(Tcp::socket socket) {
     const auto link = std::make_shared<Link>(std::move(socket), largest_first_);
-    unidentified_.insert(link);
+    if (const auto oldest = unidentified_.add(link)) oldest->close();
     const std::weak_ptr<Link> weak = link;
     const auto timer = std::make_shared<boost::asio::steady_timer>(io_, identified_within_);
     timer->async_wait([this, weak, timer](const boost::system::error_code&) {
       const auto silent = weak.lock();
-      if (silent && unidentified_.erase(silent) != 0) silent->close();
+      if (silent && unidentified_.remove(silent)) silent->close();
     });
     link->start({.received =
                      [this, weak](typename Link::Message first) {
                        const auto sender = weak.lock();
-                       if (!sender) return;
-                       unidentified_.erase(sender);
+                       if (!sender || !unidentified_.remove(sender)) return;
                        identify_(sender, std::move(first));
                      },
                  .ended =
                      [this, weak](const std::string&) {
-                       if (const auto sender = weak.lock()) unidentified_.erase(sender);
+                       if (const auto sender = weak.lock()) unidentified_.remove(sender);
                      }});
   }
 
@@ -92,7 +98,7 @@ class LinkAcceptor {
   const std::chrono::nanoseconds identified_within_;
   const Identify identify_;
   Tcp::acceptor acceptor_{io_};
-  std::set<std::shared_ptr<Link>> unidentified_;
+  Unidentified<Link> unidentified_;
 };
 
 }  // namespace cox::detail::world

@@ -424,9 +424,10 @@ bool WorldSession::is_data_hello_of(std::uint16_t process, std::span<const std::
 void WorldSession::accept_data() {
   data_acceptor_.async_accept([this](const error_code& failed, Tcp::socket accepted) {
     if (!data_acceptor_.is_open()) return;
-    if (!failed && unidentified_ < most_unidentified)
+    if (!failed) {
       receive_data_hello(std::make_shared<Tcp::socket>(std::move(accepted)));
-    if (!failed) return accept_data();
+      return accept_data();
+    }
     // A lack of descriptors, for example, lasts for a while: without the pause, this would fail again at once.
     const auto timer = std::make_shared<boost::asio::steady_timer>(io_, accept_again_after);
     timer->async_wait([this, timer](const error_code&) { accept_data(); });
@@ -442,10 +443,11 @@ void WorldSession::receive_data_hello(const std::shared_ptr<Tcp::socket>& socket
     error_code ignored;
     if (const auto silent = weak.lock(); silent && !cancelled) silent->close(ignored);
   });
-  ++unidentified_;
+  error_code ignored;
+  if (const auto oldest = unidentified_.add(socket)) oldest->close(ignored);
   boost::asio::async_read(
       *socket, boost::asio::buffer(*frame), [this, socket, frame, timer](const error_code& error, std::size_t) {
-        --unidentified_;
+        unidentified_.remove(socket);
         timer->cancel();
         if (error || !data_acceptor_.is_open()) return;
         try {

@@ -9,6 +9,7 @@
 #include <coxswain/collectives/link/run_connections.hpp>
 #include <coxswain/collectives/link/silence.hpp>
 #include <coxswain/collectives/link/stall.hpp>
+#include <coxswain/collectives/link/unidentified.hpp>
 #include <coxswain/collectives/sequencer/sequencer.hpp>
 #include <coxswain/collectives/watch/watchdog.hpp>
 #include <coxswain/collectives/world/data_exchange.hpp>
@@ -150,11 +151,11 @@ class WorldSession {
   bool are_all_connected_ = false;   // says the leader, if another process leads
   bool has_lost_leader_ = false;     // before join() has returned
   std::string awaited_;              // for what the leader waits, before join() has returned
-  std::size_t unidentified_ = 0;     // connections for data without a DataHello so far
-  bool is_successor_ = false;        // this process: the world has been started before
-  std::size_t max_ahead_;            // of the leader
-  bool is_running_ = false;          // join() has returned
-  std::vector<Message> early_;       // messages that came before join() returned
+  Unidentified<boost::asio::ip::tcp::socket> unidentified_{most_unidentified};  // for data, without a DataHello so far
+  bool is_successor_ = false;   // this process: the world has been started before
+  std::size_t max_ahead_;       // of the leader
+  bool is_running_ = false;     // join() has returned
+  std::vector<Message> early_;  // messages that came before join() returned
   struct SuccessorLink {
     std::uint32_t restart;
     std::shared_ptr<DataLink> link;
