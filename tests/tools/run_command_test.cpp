@@ -158,6 +158,17 @@ TEST_CASE("A signal to cox run reaches the program, which is then not started ag
   }
 }
 
+TEST_CASE("A program that does not end after a signal is killed after a time, or by the second signal") {
+  const std::string script = "trap '' TERM INT; kill -TERM $PPID; ";
+  const Command late = run_script(script + "exec sleep 1000", {"--kill-after", "10ms"});
+  CHECK(code_of(late) == 128 + SIGKILL);
+  CHECK(late.err == "cox run: '/bin/sh' has not ended within 10ms of the signal, and is sent SIGKILL\n");
+  const Command repeated = run_script(script + "kill -INT $PPID; exec sleep 1000", {"--kill-after", "1h"});
+  CHECK(code_of(repeated) == 128 + SIGKILL);
+  CHECK(repeated.err == "cox run: '/bin/sh' has not ended before the second signal, and is sent SIGKILL\n");
+  CHECK(code_of(run_script("exit 0", {"--kill-after", "soon"})) == 2);
+}
+
 TEST_CASE("cox run and its program end when the terminal of their session goes away") {
   const TemporaryFile ready("");
   ready.remove();

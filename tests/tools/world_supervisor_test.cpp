@@ -183,6 +183,29 @@ TEST_CASE("A signal to cox run reaches all processes of a world, which is then n
   }
 }
 
+TEST_CASE("Processes of a world that do not end after a signal are killed after a time, or by the second signal") {
+  for (const bool is_repeated : {false, true}) {
+    const ScratchFolder folder;
+    const Variable out("OUT", folder.path());
+    CAPTURE(is_repeated);
+    // Process 0 ends in time, process 1 does not, process 2 sends the signals.
+    const Command command =
+        run_script(3,
+                   "[ $P = 0 ] && trap 'exit 3' TERM || trap '' TERM INT; echo > $D/ready$P; "
+                   "[ $P = 0 ] && while :; do :; done; "
+                   "[ $P = 2 ] && await ready0 && await ready1 && kill -TERM $PPID && await_gone 0" +
+                       std::string(is_repeated ? " && kill -INT $PPID" : "") + "; exec sleep 1000",
+                   {"--kill-after", is_repeated ? "1h" : "1s", "--grace", "0ms"});
+    CAPTURE(command.err);
+    CHECK(code_of(command) == 3);
+    const std::string late = std::string("of '/bin/sh' has not ended ") +
+                             (is_repeated ? "before the second signal" : "within 1s of the signal") +
+                             ", and is sent SIGKILL\n";
+    CHECK_THAT(command.err, ContainsSubstring(late) && !ContainsSubstring("SIGTERM"));
+    CHECK(lines_of(command.err) == 2);
+  }
+}
+
 TEST_CASE("SIGUSR1 reaches all processes of a world and leaves the rest as it is") {
   const ScratchFolder folder;
   const Variable out("OUT", folder.path());

@@ -69,6 +69,12 @@ RunCommand::RunCommand(CLI::App& app)
                   "sent SIGTERM; after 5 s more they are killed")
       ->capture_default_str();
   command_
+      .add_option(
+          "--kill-after", kill_after_,
+          "How long the program may take to end after SIGINT, SIGTERM, SIGHUP or SIGQUIT to cox run before it is "
+          "killed; a second SIGINT or SIGTERM kills it at once")
+      ->capture_default_str();
+  command_
       .add_option("--kept-limit", kept_limit_,
                   "Most bytes of kept memory that are held, of all processes together, such as 64GiB")
       ->capture_default_str();
@@ -119,6 +125,7 @@ ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, st
   limits.backoff_max = parse_time("--backoff-max", backoff_max_, limits.backoff);
   if (!on_.empty()) options.causes = RestartCauses::parse("--on", on_);
   options.kept_limit = parse_size("--kept-limit", kept_limit_);
+  options.kill_after = parse_time("--kill-after", kill_after_, std::chrono::nanoseconds(0));
   options.standby = standby_;
   const WorldGrace grace{.before_terminate = parse_time("--grace", grace_, std::chrono::nanoseconds(0))};
   if (program.empty() || program.front().empty())
@@ -132,6 +139,7 @@ ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, st
                                                     .limits = limits,
                                                     .causes = options.causes,
                                                     .grace = grace,
+                                                    .kill_after = options.kill_after,
                                                     .successors = successors_,
                                                     .kept_limit = options.kept_limit,
                                                     .nodes = nodes},

@@ -38,6 +38,7 @@ class RunCommand {
   std::string on_;
   std::string processes_ = "1";
   std::string grace_ = "10s";
+  std::string kill_after_ = "30s";
   std::string kept_limit_ = "1048576GiB";
   NodeArguments node_arguments_;
   bool standby_ = false;

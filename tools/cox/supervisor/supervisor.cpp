@@ -28,7 +28,8 @@ Supervisor::Supervisor(std::vector<std::string> program, SupervisorOptions optio
       options_(std::move(options)),
       err_(err),
       policy_(options_.limits),
-      keeper_(folder_.path() / "kept", {.bytes = options_.kept_limit, .descriptors = descriptors_.for_kept_memory()}) {
+      keeper_(folder_.path() / "kept", {.bytes = options_.kept_limit, .descriptors = descriptors_.for_kept_memory()}),
+      exit_(options_.kill_after) {
   adopt_orphans();
   try {
     control_.emplace();
@@ -49,9 +50,9 @@ int Supervisor::run() try {
     const bool reloads = std::exchange(reload_requested_, false) && ended;
     const bool restarts =
         !ended || reloads || options_.causes.contain(end) || (end.signal != 0 && keeper_.holds_memory());
-    if (exit_requested_ || !restarts) return end.exit_code();
+    if (exit_.is_made() || !restarts) return end.exit_code();
     const bool progresses = finish_run() && keeper_.holds_memory();
-    if (exit_requested_) return end.exit_code();
+    if (exit_.is_made()) return end.exit_code();
     if (reloads || progresses) {
       report_end(end, (reloads ? "reload" : "restart " + std::to_string(restarts_ + 1)) + " with " +
                           short_byte_count(keeper_.bytes()) + " of kept memory");
@@ -122,16 +123,17 @@ ProgramEnd Supervisor::wait_for(ChildProcess& child) {
     const auto end = child.end();
     keeper_.serve();
     if (end) return *end;
+    enforce_exit(child);
     tend_standby(child);
     reap_children({child.id(), standby_ ? standby_->id() : 0});
-    wait_readable(descriptors(), until_standby());
+    wait_readable(descriptors(), until_due());
     forward(child, From::Processes);
     answer_requests(&child);
   }
 }
 
 bool Supervisor::wants_standby() const noexcept {
-  return standby_ && !exit_requested_ && !reload_requested_ && keeper_.holds_memory() &&
+  return standby_ && !exit_.is_made() && !reload_requested_ && keeper_.holds_memory() &&
          (keeper_.run_has_values() || standby_->id() != 0);
 }
 
@@ -149,15 +151,24 @@ void Supervisor::tend_standby(ChildProcess& child) {
   }
 }
 
-std::optional<std::chrono::nanoseconds> Supervisor::until_standby() const {
-  if (!wants_standby() || !standby_->due()) return std::nullopt;
-  return std::max<std::chrono::nanoseconds>(*standby_->due() - Clock::now(), std::chrono::nanoseconds(0));
+std::optional<std::chrono::nanoseconds> Supervisor::until_due() const {
+  std::optional<Clock::time_point> due = is_killed_ ? std::nullopt : exit_.kill_at();
+  if (wants_standby()) due = standby_->due();
+  if (!due) return std::nullopt;
+  return std::max<std::chrono::nanoseconds>(*due - Clock::now(), std::chrono::nanoseconds(0));
+}
+
+void Supervisor::enforce_exit(ChildProcess& child) {
+  if (is_killed_ || !exit_.is_made() || Clock::now() < *exit_.kill_at()) return;
+  is_killed_ = true;
+  err_ << "cox run: '" << program_.front() << "' " << exit_.lateness() << ", and is sent SIGKILL\n" << std::flush;
+  child.send(SIGKILL);
 }
 
 void Supervisor::forward(ChildProcess& child, From from) {
   while (const auto signal = signals_.take()) {
     if (CaughtSignals::requests_exit(signal->number)) {
-      exit_requested_ = true;
+      exit_.note(signal->number, Clock::now());
       if (standby_) standby_->end();
     }
     if (CaughtSignals::is_passed_on(*signal, from)) child.send(signal->number);
@@ -181,7 +192,7 @@ std::string Supervisor::reload(ChildProcess* child) {
     return "the program is started now\n";
   }
   const std::string process = "process " + std::to_string(child->id());
-  if (standby_ && keeper_.holds_memory() && !exit_requested_) {
+  if (standby_ && keeper_.holds_memory() && !exit_.is_made()) {
     try {
       standby_->start();
     } catch (const std::system_error& error) {
@@ -222,9 +233,9 @@ bool Supervisor::finish_run() {
     const auto wait = [this] {
       wait_readable(descriptors(), std::chrono::milliseconds(10));
       while (const auto signal = signals_.take())
-        if (CaughtSignals::requests_exit(signal->number)) exit_requested_ = true;
+        if (CaughtSignals::requests_exit(signal->number)) exit_.note(signal->number, Clock::now());
       answer_requests(nullptr);
-      return !exit_requested_;
+      return !exit_.is_made();
     };
     if (!end_children(is_spared, program_.front(), err_, wait)) return false;
   }

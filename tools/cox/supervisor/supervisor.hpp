@@ -5,6 +5,7 @@
 #include <coxswain/tools/cox/supervisor/control_socket.hpp>
 #include <coxswain/tools/cox/supervisor/descendants.hpp>
 #include <coxswain/tools/cox/supervisor/descriptor_limit.hpp>
+#include <coxswain/tools/cox/supervisor/exit_request.hpp>
 #include <coxswain/tools/cox/supervisor/keeper.hpp>
 #include <coxswain/tools/cox/supervisor/private_folder.hpp>
 #include <coxswain/tools/cox/supervisor/restart_causes.hpp>
@@ -29,7 +30,8 @@ namespace cox::tools {
 struct SupervisorOptions {
   RestartLimits limits;
   RestartCauses causes;
-  std::uint64_t kept_limit = KeeperLimits().bytes;  ///< bytes of kept memory that are held at most
+  std::uint64_t kept_limit = KeeperLimits().bytes;                ///< bytes of kept memory that are held at most
+  std::chrono::nanoseconds kill_after{std::chrono::seconds(30)};  ///< from a signal that requests exit to SIGKILL
   bool standby = false;  ///< a second process is started while the program runs, and takes over when that ends
 };
 
@@ -75,11 +77,14 @@ class Supervisor {
   // `child`: null while none runs.
   void answer_requests(ChildProcess* child);
   [[nodiscard]] std::string reload(ChildProcess* child);
+  // Kills the program if it has not ended in time after a signal.
+  void enforce_exit(ChildProcess& child);
   // Starts a standby once the run has queued a commit: while a program starts, a second one would only slow it down.
   // Ends the program if that waits for the standby to be ready.
   void tend_standby(ChildProcess& child);
   [[nodiscard]] bool wants_standby() const noexcept;
-  [[nodiscard]] std::optional<std::chrono::nanoseconds> until_standby() const;
+  // Until enforce_exit() or tend_standby() has something to do.
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> until_due() const;
   [[nodiscard]] std::string status(const ChildProcess* child) const;
   // Ends what the last run has left: its other processes, which could still write kept memory, and its connection.
   // Returns whether a successor is likely to make progress.
@@ -101,7 +106,8 @@ class Supervisor {
   std::chrono::steady_clock::time_point began_;  // of the run
   CaughtSignals signals_;
   std::uint64_t restarts_ = 0;
-  bool exit_requested_ = false;
+  ExitRequest exit_;
+  bool is_killed_ = false;  // the program, by enforce_exit()
   bool reload_requested_ = false;
   bool reload_when_ready_ = false;  // once the standby waits
   std::optional<Standby> standby_;  // last: it ends before the keeper

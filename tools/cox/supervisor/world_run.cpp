@@ -52,7 +52,14 @@ bool WorldRun::tend() {
   }
   for (const std::size_t process : failed) note_failure(process);
   if (!runs()) return false;
-  if (due_ && Clock::now() >= *due_) force_end();
+  const Clock::time_point now = Clock::now();
+  if (state_ != State::Killed && kill_at_ && now >= *kill_at_) {
+    force_end(SIGKILL, lateness_);
+    state_ = State::Killed;
+    due_.reset();
+  } else if (due_ && now >= *due_) {
+    force_end();
+  }
   return true;
 }
 
@@ -101,6 +108,7 @@ void WorldRun::start_successor(std::size_t process) try {
 
 std::optional<WorldRun::Clock::time_point> WorldRun::due() const noexcept {
   std::optional<Clock::time_point> first = due_;
+  if (state_ != State::Killed && kill_at_ && (!first || *kill_at_ < *first)) first = kill_at_;
   for (const Member& member : members_)
     if (member.starts_again && (!first || *member.starts_again < *first)) first = member.starts_again;
   return first;
@@ -110,6 +118,7 @@ void WorldRun::begin_grace() {
   for (Member& member : members_) member.starts_again.reset();
   for (Member& member : members_)
     if (!member.end) member.process->note_failure();
+  if (kill_at_) return;
   state_ = State::InGrace;
   due_ = Clock::now() + grace_.before_terminate;
 }
@@ -124,22 +133,32 @@ void WorldRun::note_failure(std::size_t process) {
   if (end_expected_) return;
   const auto cause = fault_summary(member.report);
   err_ << "cox run: " << name_of(process) << " " << member.end->to_string() << (cause ? ": " + *cause : "");
-  if (is_first && runs()) err_ << "; the others have " << format_duration(grace_.before_terminate) << " to end";
+  if (is_first && state_ == State::InGrace && runs())
+    err_ << "; the others have " << format_duration(grace_.before_terminate) << " to end";
   err_ << "\n" << std::flush;
 }
 
 void WorldRun::force_end() {
   const bool terminates = state_ == State::InGrace;
   const std::string after = format_duration(terminates ? grace_.before_terminate : grace_.before_kill);
-  for (std::size_t process = 0; process < members_.size(); ++process)
-    if (!members_[process].end)
-      err_ << "cox run: " << name_of(process) << " has not ended within " << after << ", and is sent "
-           << (terminates ? "SIGTERM" : "SIGKILL") << "\n";
-  err_ << std::flush;
-  send(terminates ? SIGTERM : SIGKILL);
+  force_end(terminates ? SIGTERM : SIGKILL, "has not ended within " + after);
   state_ = terminates ? State::Terminated : State::Killed;
   due_.reset();
   if (terminates) due_ = Clock::now() + grace_.before_kill;
+}
+
+void WorldRun::force_end(int signal, const std::string& lateness) {
+  for (std::size_t process = 0; process < members_.size(); ++process)
+    if (!members_[process].end)
+      err_ << "cox run: " << name_of(process) << " " << lateness << ", and is sent "
+           << (signal == SIGTERM ? "SIGTERM" : "SIGKILL") << "\n";
+  err_ << std::flush;
+  send(signal);
+}
+
+void WorldRun::kill_at(Clock::time_point time, std::string lateness) {
+  kill_at_ = time;
+  lateness_ = std::move(lateness);
 }
 
 void WorldRun::send(int signal, ProcessRange except) noexcept {

@@ -46,6 +46,8 @@ struct ProcessRange {
 ///
 ///     runs --(failure)--> in grace --(before_terminate)--> SIGTERM sent --(before_kill)--> SIGKILL sent
 ///
+/// When the user has requested the end, the processes have until kill_at() instead.
+///
 /// With WorldSuccessors a process that has failed is started again instead, while the others run.
 ///
 /// The destructor kills the processes that still run. One thread.
@@ -78,6 +80,9 @@ class WorldRun {
   [[nodiscard]] std::vector<pid_t> ids() const;
   /// Failures are not reported from now on: the user has requested the end or a reload.
   void expect_end() noexcept { end_expected_ = true; }
+  /// The processes that still run at that time are sent SIGKILL; a failure before it limits their time no more.
+  /// `lateness`: what they have done, in reports ("has not ended within 30s of the signal"). The last call counts.
+  void kill_at(Clock::time_point time, std::string lateness);
   /// The first failure; std::nullopt: none. The failure of a process can cause that of others, which may be found
   /// before: the kernel closes the connections of a process before it reports its end. So of processes that end at the
   /// same time, one that was ended by a signal other than SIGABRT counts as the first, and those with
@@ -102,6 +107,8 @@ class WorldRun {
   void begin_grace();
   void note_failure(std::size_t process);
   void force_end();
+  // Reports each process that still runs, and sends it the signal.
+  void force_end(int signal, const std::string& lateness);
   [[nodiscard]] bool runs() const noexcept;
   // "process 1 (pid 4711) of 'train'".
   [[nodiscard]] std::string name_of(std::size_t process) const;
@@ -113,6 +120,8 @@ class WorldRun {
   std::vector<Member> members_;  // by number
   State state_ = State::Runs;
   std::optional<Clock::time_point> due_;
+  std::optional<Clock::time_point> kill_at_;
+  std::string lateness_;
   std::optional<Failure> failure_;
   bool end_expected_ = false;
 };

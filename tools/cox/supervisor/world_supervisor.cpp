@@ -25,7 +25,8 @@ WorldSupervisor::WorldSupervisor(std::vector<std::string> program, WorldSupervis
       err_(err),
       policy_(options_.limits),
       name_("cox-run-" + std::to_string(getpid()) + "-" + detail::to_hexadecimal(detail::random_token())),
-      local_(std::move(program), options_.processes, options_.kept_limit, err_) {
+      local_(std::move(program), options_.processes, options_.kept_limit, err_),
+      exit_(options_.kill_after) {
   if (options_.nodes.nodes > 1) nodes_.emplace(options_.nodes, options_.processes, err_);
   try {
     control_.emplace();
@@ -48,9 +49,9 @@ int WorldSupervisor::supervise() try {
     const bool restarts =
         reloads ||
         (end.exit_code() != 0 && (!failure_ || options_.causes.contain(end) || (end.signal != 0 && holds_memory())));
-    if (exit_requested_ || !restarts) return end.exit_code();
+    if (exit_.is_made() || !restarts) return end.exit_code();
     const bool progresses = finish_run() && holds_memory();
-    if (exit_requested_) return end.exit_code();
+    if (exit_.is_made()) return end.exit_code();
     if (reloads || progresses) {
       report_end((reloads ? "reload" : "restart " + std::to_string(restarts_ + 1) + " of all processes") + " with " +
                  short_byte_count(kept_bytes()) + " of kept memory");
@@ -167,7 +168,7 @@ std::unique_ptr<ChildProcess> WorldSupervisor::start_process(std::size_t process
 WorldSuccessors WorldSupervisor::successors() {
   return {.delay = [this](std::size_t process, const ProgramEnd& end) -> std::optional<std::chrono::nanoseconds> {
             const bool is_cause = options_.causes.contain(end) || end.signal != 0;
-            if (exit_requested_ || reload_requested_ || !is_cause) return std::nullopt;
+            if (exit_.is_made() || reload_requested_ || !is_cause) return std::nullopt;
             const Clock::time_point now = Clock::now();
             return policy_.restart(now, now - started_at_[process]);
           },
@@ -212,8 +213,9 @@ void WorldSupervisor::forward(WorldRun& world, CaughtSignals::From from) {
 
 void WorldSupervisor::pass_on(WorldRun& world, int signal, std::uint16_t node, bool for_own) {
   if (CaughtSignals::requests_exit(signal)) {
-    exit_requested_ = true;
+    exit_.note(signal, Clock::now(), node);
     world.expect_end();
+    world.kill_at(*exit_.kill_at(), exit_.lateness());
     // A launcher sends it to all agents, but each process is to be sent it once.
     if (exit_signals_.try_emplace(signal, node).first->second != node) return;
   }
@@ -271,9 +273,9 @@ std::string WorldSupervisor::status(const WorldRun* world) const {
 
 bool WorldSupervisor::continues(std::optional<std::chrono::nanoseconds> longest) {
   wait(longest);
-  if (take_exit_signal()) exit_requested_ = true;
+  if (const auto signal = take_exit_signal()) exit_.note(*signal, Clock::now());
   answer_requests(nullptr);
-  return !exit_requested_;
+  return !exit_.is_made();
 }
 
 bool WorldSupervisor::finish_run() {

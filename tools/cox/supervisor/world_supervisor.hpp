@@ -7,6 +7,7 @@
 #include <coxswain/tools/cox/supervisor/caught_signals.hpp>
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 #include <coxswain/tools/cox/supervisor/control_socket.hpp>
+#include <coxswain/tools/cox/supervisor/exit_request.hpp>
 #include <coxswain/tools/cox/supervisor/keeper.hpp>
 #include <coxswain/tools/cox/supervisor/local_processes.hpp>
 #include <coxswain/tools/cox/supervisor/restart_causes.hpp>
@@ -33,6 +34,7 @@ struct WorldSupervisorOptions {
   RestartLimits limits;
   RestartCauses causes;
   WorldGrace grace;
+  std::chrono::nanoseconds kill_after{std::chrono::seconds(30)};  ///< from a signal that requests exit to SIGKILL
   /// A process that fails for a restart cause is started again alone, while the others run. Then no kept memory is
   /// held.
   bool successors = false;
@@ -131,7 +133,7 @@ class WorldSupervisor {
   std::optional<std::filesystem::path> last_fault_;  // report of the fault that ended the last run
   std::string end_text_;                             // why the world ends, for the other agents
   std::map<int, std::uint16_t> exit_signals_;        // that were passed on, and the node that has received each first
-  bool exit_requested_ = false;
+  ExitRequest exit_;
   bool reload_requested_ = false;
 };
 
