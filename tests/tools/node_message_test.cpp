@@ -32,7 +32,7 @@ const std::vector<NodeMessage> one_of_each{
                  .gpu_memory_is_lost = true,
                  .report = "{}"},
     NodeFinished{.keeps = true, .progresses = true, .holds_memory = true, .kept_bytes = 5},
-    NodeSignal{.number = 15, .for_own = true},
+    NodeSignal{.number = 15},
     NodeHeartbeat{},
     NodeRejected{.text = "no", .may_retry = true},
     StartNode{.restart = 3,

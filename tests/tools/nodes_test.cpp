@@ -296,9 +296,10 @@ TEST_CASE("A signal to any agent reaches all processes of the world once, which 
   for (const std::vector<std::size_t>& to : {std::vector<std::size_t>{0}, {1}, {0, 1, 2}}) {
     CAPTURE(to);
     // The first process to be sent it leaves the others time to be sent it again.
-    Nodes nodes({1, 1, 1},
-                "trap 'echo term >> $OUT/got$P; kill -9 $!; await got0; await got1; await got2; exit 86' TERM; "
-                "D=$OUT; sleep 60 & echo > $D/ready$P; wait");
+    Nodes nodes(
+        {1, 1, 1},
+        "trap 'echo term >> $OUT/got$P; kill -9 $! 2> /dev/null; await got0; await got1; await got2; exit 86' TERM; "
+        "D=$OUT; sleep 60 & echo > $D/ready$P; wait");
     nodes.start();
     nodes.await({"ready0", "ready1", "ready2"});
     for (const std::size_t node : to) nodes.agent(node).send(SIGTERM);

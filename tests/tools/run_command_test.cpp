@@ -1,18 +1,18 @@
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/temporary_file.hpp>
 #include <coxswain/tests/support/variable.hpp>
+#include <coxswain/tests/tools/agent.hpp>
 #include <coxswain/tests/tools/command.hpp>
 
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 
-#include <poll.h>
 #include <pty.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <algorithm>
+#include <csignal>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -41,10 +41,26 @@ Command run_script(const std::string& script, std::vector<std::string> options =
   return Command::run(arguments);
 }
 
-std::string content(const TemporaryFile& file) {
+std::string text_of(const std::string& path) {
   std::ostringstream text;
-  text << std::ifstream(file.path()).rdbuf();
+  text << std::ifstream(path).rdbuf();
   return text.str();
+}
+std::string content(const TemporaryFile& file) { return text_of(file.path()); }
+
+// Whether the process has ended or ends within a moment.
+bool ends(pid_t process) {
+  const cox::FileDescriptor ended = cox::test::open_process(process);
+  return !ended.is_open() || cox::is_readable(ended.get(), 10'000);
+}
+
+// The exit code of a child of the test; -1 if it does not end, and is killed, or a signal has ended it.
+int exit_code_of(pid_t child) {
+  const bool has_ended = ends(child);
+  kill(child, SIGKILL);
+  int status = 0;
+  if (waitpid(child, &status, 0) != child || !has_ended || !WIFEXITED(status)) return -1;
+  return WEXITSTATUS(status);
 }
 
 // A report with one suspect, where the supervisor wants it.
@@ -152,7 +168,7 @@ TEST_CASE("A signal to cox run reaches the program, which is then not started ag
     const std::string name(signal);
     CAPTURE(name);
     const Command command =
-        run_script("trap 'kill -9 $!; exit 86' " + name + "; sleep 60 & kill -" + name + " $PPID; wait");
+        run_script("trap 'kill -9 $! 2> /dev/null; exit 86' " + name + "; sleep 60 & kill -" + name + " $PPID; wait");
     CHECK(code_of(command) == 86);
     CHECK(command.err.empty());
   }
@@ -169,11 +185,35 @@ TEST_CASE("A program that does not end after a signal is killed after a time, or
   CHECK(code_of(run_script("exit 0", {"--kill-after", "soon"})) == 2);
 }
 
+TEST_CASE("The processes that a program has started are sent its signals, and may end later than it") {
+  const TemporaryFile out("");
+  const Variable path("OUT", out.path());
+  // The signal ends the outer shell; then the inner one saves.
+  const Variable inner("INNER",
+                       "trap 'while kill -0 $PPID 2> /dev/null; do :; done; echo saved > $OUT; exit 0' TERM; "
+                       "kill -TERM $COX; while :; do :; done");
+  const Command command = run_script("COX=$PPID /bin/sh -c \"$INNER\"; true");
+  CHECK(code_of(command) == 128 + SIGTERM);
+  CHECK(command.err.empty());
+  CHECK(content(out) == "saved\n");
+}
+
+TEST_CASE("The processes that a program has started are killed with it") {
+  const TemporaryFile out("");
+  const Variable path("OUT", out.path());
+  const Variable inner("INNER", "trap '' TERM; echo $$ > $OUT; kill -TERM $COX; exec sleep 1000");
+  const Command command = run_script("COX=$PPID /bin/sh -c \"$INNER\"; true", {"--kill-after", "10ms"});
+  CHECK(code_of(command) == 128 + SIGTERM);
+  CHECK_THAT(command.err, ContainsSubstring("has not ended within 10ms of the signal, and is sent SIGKILL\n"));
+  CHECK(ends(static_cast<pid_t>(std::stol(content(out)))));
+}
+
 TEST_CASE("cox run and its program end when the terminal of their session goes away") {
   const TemporaryFile ready("");
   ready.remove();
   REQUIRE(mkfifo(ready.path().c_str(), 0600) == 0);
-  const std::string script = "trap 'exit 7' HUP; echo > " + ready.path() + "; sleep 1000 & wait";
+  const std::string script =
+      "trap 'kill -9 $! 2> /dev/null; exit 7' HUP; sleep 1000 & echo > " + ready.path() + "; wait";
   int terminal = -1;
   const pid_t leader = forkpty(&terminal, nullptr, nullptr, nullptr);
   REQUIRE(leader >= 0);
@@ -185,20 +225,62 @@ TEST_CASE("cox run and its program end when the terminal of their session goes a
   std::ifstream pipe(ready.path());
   std::getline(pipe, line);  // blocks until the program has its trap
   close(terminal);
-  pollfd ended{.fd = static_cast<int>(syscall(SYS_pidfd_open, leader, 0)), .events = POLLIN, .revents = 0};
-  REQUIRE(ended.fd >= 0);
-  CHECK(poll(&ended, 1, 10'000) == 1);
-  close(ended.fd);
-  kill(leader, SIGKILL);
-  int status = 0;
-  REQUIRE(waitpid(leader, &status, 0) == leader);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 7);
+  CHECK(exit_code_of(leader) == 7);
+}
+
+TEST_CASE("A program reads from the terminal of cox run, and is sent the SIGINT of that terminal") {
+  const TemporaryFile said("");
+  said.remove();
+  REQUIRE(mkfifo(said.path().c_str(), 0600) == 0);
+  const std::string script = "trap 'exit 7' INT; read line; echo \"$line\" > " + said.path() + "; while :; do :; done";
+  int terminal = -1;
+  const pid_t supervisor = forkpty(&terminal, nullptr, nullptr, nullptr);
+  REQUIRE(supervisor >= 0);
+  if (supervisor == 0) {
+    execl(COX_PROGRAM, "cox", "run", "--kill-after", "1h", "--", "/bin/sh", "-c", script.c_str(), nullptr);
+    _exit(99);
+  }
+  REQUIRE(write(terminal, "hello\n", 6) == 6);
+  std::string line;
+  std::ifstream pipe(said.path());
+  std::getline(pipe, line);
+  CHECK(line == "hello");
+  REQUIRE(write(terminal, "\x03", 1) == 1);  // Ctrl-C
+  CHECK(exit_code_of(supervisor) == 7);
+  close(terminal);
+}
+
+TEST_CASE("A terminal stops cox run with its program, and both continue together") {
+  const TemporaryFile said("");
+  said.remove();
+  REQUIRE(mkfifo(said.path().c_str(), 0600) == 0);
+  const std::string script = "trap 'exit 7' USR1; echo $$ > " + said.path() + "; while :; do :; done";
+  const pid_t supervisor = fork();
+  REQUIRE(supervisor >= 0);
+  if (supervisor == 0) {
+    setpgid(0, 0);  // as the job of a shell, which this process is
+    execl(COX_PROGRAM, "cox", "run", "--", "/bin/sh", "-c", script.c_str(), nullptr);
+    _exit(99);
+  }
+  std::string line;
+  std::ifstream pipe(said.path());
+  std::getline(pipe, line);
+  kill(supervisor, SIGTSTP);
+  siginfo_t info{};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(supervisor), &info, WSTOPPED) == 0);
+  CHECK(info.si_status == SIGTSTP);
+  const std::string state = "/proc/" + line + "/status";
+  while (text_of(state).find("State:\tT") == std::string::npos) {
+  }
+  kill(supervisor, SIGUSR1);
+  kill(supervisor, SIGCONT);
+  CHECK(exit_code_of(supervisor) == 7);
 }
 
 TEST_CASE("SIGUSR1 reaches the program and leaves the rest as it is") {
-  const Command command =
-      run_script("[ $COX_RESTART = 1 ] && exit 0; trap 'kill -9 $!; exit 86' USR1; sleep 60 & kill -USR1 $PPID; wait");
+  const Command command = run_script(
+      "[ $COX_RESTART = 1 ] && exit 0; trap 'kill -9 $! 2> /dev/null; exit 86' USR1; sleep 60 & kill -USR1 $PPID; "
+      "wait");
   CHECK(code_of(command) == 0);
 }
 

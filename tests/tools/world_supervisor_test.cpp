@@ -174,7 +174,7 @@ TEST_CASE("A signal to cox run reaches all processes of a world, which is then n
     const Variable out("OUT", folder.path());
     const std::string name(signal);
     CAPTURE(name);
-    const Command command = run_script(3, "trap 'kill -9 $!; exit 86' " + name +
+    const Command command = run_script(3, "trap 'kill -9 $! 2> /dev/null; exit 86' " + name +
                                               "; sleep 60 & echo > $D/ready$P; [ $P = 2 ] && await ready0 && await "
                                               "ready1 && kill -" +
                                               name + " $PPID; wait");
@@ -209,10 +209,10 @@ TEST_CASE("Processes of a world that do not end after a signal are killed after 
 TEST_CASE("SIGUSR1 reaches all processes of a world and leaves the rest as it is") {
   const ScratchFolder folder;
   const Variable out("OUT", folder.path());
-  const Command command =
-      run_script(2,
-                 "[ $COX_RESTART = 1 ] && exit 0; trap 'kill -9 $!; exit 86' USR1; sleep 60 & echo > $D/ready$P; "
-                 "[ $P = 1 ] && await ready0 && kill -USR1 $PPID; wait");
+  const Command command = run_script(
+      2,
+      "[ $COX_RESTART = 1 ] && exit 0; trap 'kill -9 $! 2> /dev/null; exit 86' USR1; sleep 60 & echo > $D/ready$P; "
+      "[ $P = 1 ] && await ready0 && kill -USR1 $PPID; wait");
   CHECK(code_of(command) == 0);
   CHECK_THAT(command.err, ContainsSubstring("process 0 (pid ") && ContainsSubstring("process 1 (pid "));
 }

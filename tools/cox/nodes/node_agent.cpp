@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -198,11 +199,17 @@ void NodeAgent::finish(const FinishNode& request) {
 // The head decides to which processes a signal is sent: to each once, although a launcher may send it to all agents.
 void NodeAgent::forward_signals() {
   while (const auto signal = signals_.take()) {
-    if (!CaughtSignals::is_passed_on(*signal, CaughtSignals::From::Anybody)) continue;
-    if (CaughtSignals::requests_exit(signal->number) && !head_.is_answered()) exit_signal_ = signal->number;
-    head_.send(NodeSignal{.number = static_cast<std::uint8_t>(signal->number),
-                          .for_own = CaughtSignals::is_passed_on(*signal, CaughtSignals::From::Processes)});
+    if (*signal == SIGTSTP) stop();
+    if (!CaughtSignals::is_passed_on(*signal)) continue;
+    if (CaughtSignals::requests_exit(*signal) && !head_.is_answered()) exit_signal_ = *signal;
+    head_.send(NodeSignal{.number = static_cast<std::uint8_t>(*signal)});
   }
+}
+
+void NodeAgent::stop() {
+  for (const Member& member : members_) member.child->send(SIGSTOP);
+  signals_.stop();
+  for (const Member& member : members_) member.child->send(SIGCONT);
 }
 
 void NodeAgent::answer_requests() {

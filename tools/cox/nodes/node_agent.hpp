@@ -52,6 +52,8 @@ class NodeAgent {
   void report_ends();
   void finish(const FinishNode& request);
   void forward_signals();
+  // Stops the processes and this one, as the terminal has requested; returns when all continue.
+  void stop();
   void answer_requests();
   [[nodiscard]] std::string status() const;
   [[nodiscard]] std::vector<pid_t> ids() const;

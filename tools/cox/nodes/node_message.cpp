@@ -78,7 +78,6 @@ template <class Coder, Is<NodeSignal> M>
 void code(Coder& coder, M& message) {
   coder.number(message.number);
   require_signal(message.number);
-  code_flag(coder, message.for_own);
 }
 template <class Coder, class M>
   requires Is<M, NodeHeartbeat> || Is<M, FailureNoted>

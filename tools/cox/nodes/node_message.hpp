@@ -29,7 +29,7 @@
 /// their number among those of the node.
 namespace cox::tools {
 
-inline constexpr std::uint32_t node_protocol_version = 2;
+inline constexpr std::uint32_t node_protocol_version = 3;
 inline constexpr std::size_t max_nodes = 4096;
 inline constexpr std::size_t max_world_processes = 4096;
 inline constexpr std::size_t max_node_hello = 1024;                       ///< bytes of an encoded NodeHello
@@ -81,7 +81,6 @@ struct NodeFinished {
 /// The agent was sent a signal.
 struct NodeSignal {
   std::uint8_t number = 0;
-  bool for_own = false;  ///< its own processes have not been sent it
 
   friend bool operator==(const NodeSignal&, const NodeSignal&) = default;
 };

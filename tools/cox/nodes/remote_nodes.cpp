@@ -326,10 +326,10 @@ void RemoteNodes::receive_hello(const Link& link, NodeMessage message) {
 std::string RemoteNodes::receive(Node& node, const NodeMessage& message) {
   if (std::holds_alternative<NodeHeartbeat>(message)) return {};
   if (const auto* const signal = std::get_if<NodeSignal>(&message)) {
-    if (!CaughtSignals::is_passed_on({.number = signal->number}, CaughtSignals::From::Anybody))
+    if (!CaughtSignals::is_passed_on(signal->number))
       return "signal " + std::to_string(signal->number) + ", which is not passed on";
     if (signals_.size() >= most_signals) return "too many signals";
-    signals_.push_back({.node = node.number, .number = signal->number, .for_own = signal->for_own});
+    signals_.push_back({.node = node.number, .number = signal->number});
     return {};
   }
   if (!node.in_run) return "it takes part in no run";

@@ -37,7 +37,6 @@ class RemoteNodes {
   struct Signal {
     std::uint16_t node = 1;
     int number = 0;
-    bool for_own = false;  ///< the processes of that node have not been sent it
   };
   /// What the nodes have reported about their kept memory at the end of a run.
   struct Finish {

@@ -14,11 +14,10 @@ namespace {
 std::atomic<int> pipe_end{-1};
 static_assert(std::atomic<int>::is_always_lock_free, "read in a signal handler");
 
-extern "C" void note_signal(int number, siginfo_t* info, void*) {
+extern "C" void note_signal(int number) {
   const int saved = errno;
-  const CaughtSignal caught{number, info != nullptr && info->si_code == SI_KERNEL};
   // If the pipe is full, the signal is lost; the reader then has many others to take.
-  static_cast<void>(!write(pipe_end.load(std::memory_order_relaxed), &caught, sizeof caught));
+  static_cast<void>(!write(pipe_end.load(std::memory_order_relaxed), &number, sizeof number));
   errno = saved;
 }
 
@@ -31,8 +30,8 @@ CaughtSignals::CaughtSignals() {
   write_ = ends[1];
   pipe_end.store(write_, std::memory_order_relaxed);  // before the handler that reads it is installed
   struct sigaction action{};
-  action.sa_sigaction = note_signal;
-  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;
   sigfillset(&action.sa_mask);
   for (std::size_t i = 0; i < signals.size(); ++i) {
     sigaction(signals[i], nullptr, &before_[i]);
@@ -47,8 +46,8 @@ CaughtSignals::~CaughtSignals() {
   close(write_);
 }
 
-std::optional<CaughtSignal> CaughtSignals::take() noexcept {
-  CaughtSignal caught;
+std::optional<int> CaughtSignals::take() noexcept {
+  int caught = 0;
   if (read(read_, &caught, sizeof caught) != static_cast<ssize_t>(sizeof caught)) return std::nullopt;
   return caught;
 }
@@ -57,9 +56,18 @@ bool CaughtSignals::requests_exit(int signal) noexcept {
   return std::find(signals.begin(), signals.begin() + exit_signals, signal) != signals.begin() + exit_signals;
 }
 
-bool CaughtSignals::is_passed_on(const CaughtSignal& signal, From from) noexcept {
-  if (from == From::Processes && signal.from_kernel && signal.number != SIGHUP) return false;
-  return std::find(signals.begin(), signals.begin() + passed_on, signal.number) != signals.begin() + passed_on;
+void CaughtSignals::stop() noexcept {
+  struct sigaction stops{};
+  struct sigaction caught{};
+  stops.sa_handler = SIG_DFL;
+  sigemptyset(&stops.sa_mask);
+  sigaction(SIGTSTP, &stops, &caught);
+  static_cast<void>(raise(SIGTSTP));
+  sigaction(SIGTSTP, &caught, nullptr);
+}
+
+bool CaughtSignals::is_passed_on(int signal) noexcept {
+  return std::find(signals.begin(), signals.begin() + passed_on, signal) != signals.begin() + passed_on;
 }
 
 }  // namespace cox::tools

@@ -1,5 +1,6 @@
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 
+#include <coxswain/tools/cox/supervisor/caught_signals.hpp>
 #include <coxswain/tools/cox/supervisor/descendants.hpp>
 
 #include <fcntl.h>
@@ -53,6 +54,8 @@ void forget_signal_handlers() noexcept {
   constexpr int not_run = 127;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(not_run);  // the parent ended before prctl() took effect
+  // A new session, not only a new group: the terminal would stop a process of a background group that reads from it.
+  setsid();
   forget_signal_handlers();
   if (descriptors) setrlimit(RLIMIT_NOFILE, &*descriptors);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
@@ -118,8 +121,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, const Envi
 ChildProcess::~ChildProcess() {
   if (end()) return;
   int status = 0;
-  kill(id_, SIGKILL);
-  wait_for(id_, status, 0);
+  kill(-id_, SIGKILL);
+  if (!end_) wait_for(id_, status, 0);
 }
 
 std::optional<ProgramEnd> ChildProcess::end() noexcept {
@@ -128,11 +131,24 @@ std::optional<ProgramEnd> ChildProcess::end() noexcept {
     end_ = WIFSIGNALED(status) ? ProgramEnd{.code = 0, .signal = WTERMSIG(status)}
                                : ProgramEnd{.code = WEXITSTATUS(status), .signal = 0};
   }
-  return end_;
+  if (!end_) return std::nullopt;
+  awaits_group_ = awaits_group_ && group_runs();
+  return awaits_group_ ? std::nullopt : end_;
+}
+
+// Reaps the processes of the group whose parents have ended, so that they do not count.
+bool ChildProcess::group_runs() const noexcept {
+  int status = 0;
+  while (wait_for(-id_, status, WNOHANG) > 0) {
+  }
+  return kill(-id_, 0) == 0;
 }
 
 void ChildProcess::send(int signal) noexcept {
-  if (!end()) kill(id_, signal);  // not reaped yet, so the process id cannot have been reused
+  if (end()) return;  // else the id of the group cannot have been reused
+  if (CaughtSignals::requests_exit(signal)) awaits_group_ = true;
+  if (signal == SIGKILL) awaits_group_ = false;
+  kill(-id_, signal);
 }
 
 // False also if it is not known: there is no memory to read the state of the process.

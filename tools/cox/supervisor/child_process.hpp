@@ -18,7 +18,9 @@ namespace cox::tools {
 /// Differences of a child's environment from that of this process: the value of a variable, or nullopt to remove it.
 using EnvironmentChanges = std::map<std::string, std::optional<std::string>>;
 
-/// A child process that runs a program. The kernel kills it when the thread that started it ends.
+/// A child process that runs a program, in a session and process group of its own. Signals are sent to that group: also
+/// to the processes that the program has started, except those that have left the group. The kernel kills the child,
+/// without its group, when the thread that started it ends.
 class ChildProcess final : public WorldProcess {
  public:
   /// Starts `arguments.front()`, looked up in PATH. Blocks until the program has started. The child has the signal mask
@@ -28,9 +30,11 @@ class ChildProcess final : public WorldProcess {
                const std::optional<rlimit>& descriptors = std::nullopt);
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
-  /// Kills the process if it still runs, and blocks until it has ended.
+  /// Kills the group if end() has no value, and blocks until the process has ended.
   ~ChildProcess() override;
 
+  /// After send() of SIGTERM, SIGINT, SIGHUP or SIGQUIT, std::nullopt until the whole group has ended, or SIGKILL was
+  /// sent to it: a shell ends at once, while the program that it has started may save its state.
   [[nodiscard]] std::optional<ProgramEnd> end() noexcept override;
   [[nodiscard]] pid_t id() const noexcept override { return id_; }
   void send(int signal) noexcept override;
@@ -39,8 +43,11 @@ class ChildProcess final : public WorldProcess {
   [[nodiscard]] bool ended_before_failure() const noexcept override { return ended_before_failure_; }
 
  private:
+  [[nodiscard]] bool group_runs() const noexcept;
+
   pid_t id_ = -1;
   std::optional<ProgramEnd> end_;
+  bool awaits_group_ = false;
   bool ended_before_failure_ = false;
 };
 

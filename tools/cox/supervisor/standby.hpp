@@ -48,6 +48,10 @@ class Standby {
   /// The process, which is the program from now on; begins its run. null if none lives: begins a new run.
   [[nodiscard]] std::unique_ptr<ChildProcess> take();
 
+  /// Sends a signal to the process, if one lives.
+  void send(int signal) noexcept {
+    if (process_ != nullptr) process_->send(signal);
+  }
   /// 0: none.
   [[nodiscard]] pid_t id() const noexcept { return process_ == nullptr ? 0 : process_->id(); }
   /// Whether the process waits for kept memory.

@@ -106,7 +106,9 @@ ProgramEnd Supervisor::run_once() {
   }
   if (child == nullptr) child = start(restarts_, keeper_.path(), false);
   began_ = Clock::now();
-  forward(*child, From::Anybody);  // signals that arrived before the program had started
+  is_killed_ = false;
+  reload_until_.reset();
+  forward(*child);  // signals that arrived before the program had started
   return wait_for(*child);
 }
 
@@ -123,11 +125,11 @@ ProgramEnd Supervisor::wait_for(ChildProcess& child) {
     const auto end = child.end();
     keeper_.serve();
     if (end) return *end;
-    enforce_exit(child);
+    enforce_end(child);
     tend_standby(child);
     reap_children({child.id(), standby_ ? standby_->id() : 0});
     wait_readable(descriptors(), until_due());
-    forward(child, From::Processes);
+    forward(child);
     answer_requests(&child);
   }
 }
@@ -146,33 +148,54 @@ void Supervisor::tend_standby(ChildProcess& child) {
     err_ << "cox run: not reloaded: the process that was to take over has ended\n" << std::flush;
   } else if (standby_->waits()) {
     reload_when_ready_ = false;
-    reload_requested_ = true;
-    child.send(SIGTERM);
+    end_for_reload(child);
   }
 }
 
 std::optional<std::chrono::nanoseconds> Supervisor::until_due() const {
-  std::optional<Clock::time_point> due = is_killed_ ? std::nullopt : exit_.kill_at();
+  std::optional<Clock::time_point> due = is_killed_ ? std::nullopt : kill_at();
   if (wants_standby()) due = standby_->due();
   if (!due) return std::nullopt;
   return std::max<std::chrono::nanoseconds>(*due - Clock::now(), std::chrono::nanoseconds(0));
 }
 
-void Supervisor::enforce_exit(ChildProcess& child) {
-  if (is_killed_ || !exit_.is_made() || Clock::now() < *exit_.kill_at()) return;
+std::optional<Clock::time_point> Supervisor::kill_at() const noexcept {
+  return exit_.is_made() ? exit_.kill_at() : reload_until_;
+}
+
+void Supervisor::enforce_end(ChildProcess& child) {
+  if (is_killed_ || !kill_at() || Clock::now() < *kill_at()) return;
   is_killed_ = true;
-  err_ << "cox run: '" << program_.front() << "' " << exit_.lateness() << ", and is sent SIGKILL\n" << std::flush;
+  const std::string lateness = exit_.is_made()
+                                   ? exit_.lateness()
+                                   : "has not ended within " + format_duration(options_.kill_after) + " of the reload";
+  err_ << "cox run: '" << program_.front() << "' " << lateness << ", and is sent SIGKILL\n" << std::flush;
   child.send(SIGKILL);
 }
 
-void Supervisor::forward(ChildProcess& child, From from) {
+void Supervisor::end_for_reload(ChildProcess& child) {
+  reload_requested_ = true;
+  reload_until_ = Clock::now() + options_.kill_after;
+  child.send(SIGTERM);
+}
+
+void Supervisor::forward(ChildProcess& child) {
   while (const auto signal = signals_.take()) {
-    if (CaughtSignals::requests_exit(signal->number)) {
-      exit_.note(signal->number, Clock::now());
+    if (*signal == SIGTSTP) stop(child);
+    if (CaughtSignals::requests_exit(*signal)) {
+      exit_.note(*signal, Clock::now());
       if (standby_) standby_->end();
     }
-    if (CaughtSignals::is_passed_on(*signal, from)) child.send(signal->number);
+    if (CaughtSignals::is_passed_on(*signal)) child.send(*signal);
   }
+}
+
+void Supervisor::stop(ChildProcess& child) {
+  child.send(SIGSTOP);
+  if (standby_) standby_->send(SIGSTOP);
+  signals_.stop();
+  child.send(SIGCONT);
+  if (standby_) standby_->send(SIGCONT);
 }
 
 void Supervisor::answer_requests(ChildProcess* child) {
@@ -202,8 +225,7 @@ std::string Supervisor::reload(ChildProcess* child) {
     return process + " is sent SIGTERM when its successor, process " + std::to_string(standby_->id()) +
            ", waits for the kept memory\n";
   }
-  reload_requested_ = true;
-  child->send(SIGTERM);
+  end_for_reload(*child);
   return process + " has been sent SIGTERM; the program is started again when it has ended\n";
 }
 
@@ -232,8 +254,10 @@ bool Supervisor::finish_run() {
     };
     const auto wait = [this] {
       wait_readable(descriptors(), std::chrono::milliseconds(10));
-      while (const auto signal = signals_.take())
-        if (CaughtSignals::requests_exit(signal->number)) exit_.note(signal->number, Clock::now());
+      while (const auto signal = signals_.take()) {
+        if (*signal == SIGTSTP) signals_.stop();
+        if (CaughtSignals::requests_exit(*signal)) exit_.note(*signal, Clock::now());
+      }
       answer_requests(nullptr);
       return !exit_.is_made();
     };
@@ -251,7 +275,8 @@ std::optional<int> Supervisor::back_off(std::chrono::nanoseconds delay) {
   const Clock::time_point until = Clock::now() + delay;
   for (;;) {
     while (const auto signal = signals_.take()) {
-      if (CaughtSignals::requests_exit(signal->number)) return signal->number;
+      if (*signal == SIGTSTP) signals_.stop();
+      if (CaughtSignals::requests_exit(*signal)) return *signal;
     }
     answer_requests(nullptr);
     const Clock::time_point now = Clock::now();

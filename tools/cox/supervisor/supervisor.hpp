@@ -63,8 +63,6 @@ class Supervisor {
   static constexpr std::string_view reload_request = "reload";  ///< ends the program by SIGTERM, and starts it again
 
  private:
-  using From = CaughtSignals::From;
-
   [[nodiscard]] std::optional<ProgramEnd> try_run();
   [[nodiscard]] ProgramEnd run_once();
   // Starts the program as the run of that number, with that socket of the keeper.
@@ -73,17 +71,21 @@ class Supervisor {
   // Readable when there is something to do.
   [[nodiscard]] std::vector<int> descriptors() const;
   [[nodiscard]] ProgramEnd wait_for(ChildProcess& child);
-  void forward(ChildProcess& child, From from);
+  void forward(ChildProcess& child);
+  // Stops the program and this process, as the terminal has requested; returns when both continue.
+  void stop(ChildProcess& child);
   // `child`: null while none runs.
   void answer_requests(ChildProcess* child);
   [[nodiscard]] std::string reload(ChildProcess* child);
-  // Kills the program if it has not ended in time after a signal.
-  void enforce_exit(ChildProcess& child);
+  // Kills the program if it has not ended in time after a signal or a reload.
+  void enforce_end(ChildProcess& child);
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> kill_at() const noexcept;
+  void end_for_reload(ChildProcess& child);
   // Starts a standby once the run has queued a commit: while a program starts, a second one would only slow it down.
   // Ends the program if that waits for the standby to be ready.
   void tend_standby(ChildProcess& child);
   [[nodiscard]] bool wants_standby() const noexcept;
-  // Until enforce_exit() or tend_standby() has something to do.
+  // Until enforce_end() or tend_standby() has something to do.
   [[nodiscard]] std::optional<std::chrono::nanoseconds> until_due() const;
   [[nodiscard]] std::string status(const ChildProcess* child) const;
   // Ends what the last run has left: its other processes, which could still write kept memory, and its connection.
@@ -107,7 +109,8 @@ class Supervisor {
   CaughtSignals signals_;
   std::uint64_t restarts_ = 0;
   ExitRequest exit_;
-  bool is_killed_ = false;  // the program, by enforce_exit()
+  bool is_killed_ = false;                                             // the program, by enforce_end()
+  std::optional<std::chrono::steady_clock::time_point> reload_until_;  // the program has been sent SIGTERM
   bool reload_requested_ = false;
   bool reload_when_ready_ = false;  // once the standby waits
   std::optional<Standby> standby_;  // last: it ends before the keeper

@@ -65,7 +65,7 @@ bool WorldRun::tend() {
 
 bool WorldRun::gets_successor(std::size_t process) {
   Member& member = members_[process];
-  if (!successors_.delay || end_expected_ || state_ != State::Runs) return false;
+  if (!successors_.delay || kill_at_ || state_ != State::Runs) return false;
   const auto delay = successors_.delay(process, *member.end);
   if (!delay) return false;
   member.starts_again = Clock::now() + *delay;
@@ -82,7 +82,7 @@ bool WorldRun::start_successors() {
       std::ranges::any_of(members_, [](const Member& member) { return member.starts_again.has_value(); });
   if (!waits) return true;
   if (std::ranges::none_of(members_, [](const Member& member) { return !member.end; })) return false;
-  if (end_expected_) return true;
+  if (kill_at_) return true;
   for (std::size_t process = 0; process < members_.size(); ++process)
     if (members_[process].starts_again && Clock::now() >= *members_[process].starts_again) start_successor(process);
   return true;
@@ -130,7 +130,7 @@ void WorldRun::note_failure(std::size_t process) {
   const bool may_be_cause = member.ended_with_first || member.process->ended_before_failure() || order == 0;
   if (is_first || (may_be_cause && order < order_of_causes(failure_->end)))
     failure_ = Failure{.process = process, .end = *member.end, .report = member.report};
-  if (end_expected_) return;
+  if (kill_at_) return;
   const auto cause = fault_summary(member.report);
   err_ << "cox run: " << name_of(process) << " " << member.end->to_string() << (cause ? ": " + *cause : "");
   if (is_first && state_ == State::InGrace && runs())
@@ -156,8 +156,8 @@ void WorldRun::force_end(int signal, const std::string& lateness) {
   send(signal);
 }
 
-void WorldRun::kill_at(Clock::time_point time, std::string lateness) {
-  kill_at_ = time;
+void WorldRun::expect_end(Clock::time_point kill_at, std::string lateness) {
+  kill_at_ = kill_at;
   lateness_ = std::move(lateness);
 }
 

@@ -46,7 +46,8 @@ struct ProcessRange {
 ///
 ///     runs --(failure)--> in grace --(before_terminate)--> SIGTERM sent --(before_kill)--> SIGKILL sent
 ///
-/// When the user has requested the end, the processes have until kill_at() instead.
+/// When the user has requested the end, the processes have until the time of
+/// expect_end() instead.
 ///
 /// With WorldSuccessors a process that has failed is started again instead, while the others run.
 ///
@@ -78,11 +79,11 @@ class WorldRun {
   void send(int signal, ProcessRange except = {}) noexcept;
   /// The ids of the processes on this host, by number, also of those that have ended.
   [[nodiscard]] std::vector<pid_t> ids() const;
-  /// Failures are not reported from now on: the user has requested the end or a reload.
-  void expect_end() noexcept { end_expected_ = true; }
-  /// The processes that still run at that time are sent SIGKILL; a failure before it limits their time no more.
-  /// `lateness`: what they have done, in reports ("has not ended within 30s of the signal"). The last call counts.
-  void kill_at(Clock::time_point time, std::string lateness);
+  /// The user has requested the end or a reload: failures are not reported from now on, and do not limit the time of
+  /// the other processes. Those that still run at `kill_at` are sent SIGKILL. `lateness`: what they have done, in
+  /// reports
+  /// ("has not ended within 30s of the signal"). The last call counts.
+  void expect_end(Clock::time_point kill_at, std::string lateness);
   /// The first failure; std::nullopt: none. The failure of a process can cause that of others, which may be found
   /// before: the kernel closes the connections of a process before it reports its end. So of processes that end at the
   /// same time, one that was ended by a signal other than SIGABRT counts as the first, and those with
@@ -123,7 +124,6 @@ class WorldRun {
   std::optional<Clock::time_point> kill_at_;
   std::string lateness_;
   std::optional<Failure> failure_;
-  bool end_expected_ = false;
 };
 
 }  // namespace cox::tools

@@ -136,7 +136,7 @@ std::optional<WorldRun::Failure> WorldSupervisor::run_processes() {
   started_at_.assign(options_.processes, Clock::now());
   WorldRun world(local_.program(), options_.grace, err_, options_.successors ? successors() : WorldSuccessors{});
   start_processes(world);
-  forward(world, CaughtSignals::From::Anybody);  // signals that arrived before all processes had started
+  forward(world);  // signals that arrived before all processes had started
   while (world.tend()) {
     local_.keepers().serve();
     reap_children(world.ids());
@@ -144,7 +144,7 @@ std::optional<WorldRun::Failure> WorldSupervisor::run_processes() {
     if (world.due()) longest = *world.due() - Clock::now();
     wait(longest);
     if (nodes_) nodes_->require_started();
-    forward(world, CaughtSignals::From::Processes);
+    forward(world);
     answer_requests(&world);
   }
   local_.keepers().serve();
@@ -203,30 +203,37 @@ std::uint64_t WorldSupervisor::kept_bytes() const noexcept {
   return local_.keepers().bytes() + (nodes_ ? nodes_->kept_bytes() : 0);
 }
 
-void WorldSupervisor::forward(WorldRun& world, CaughtSignals::From from) {
-  while (const auto signal = signals_.take())
-    if (CaughtSignals::is_passed_on(*signal, CaughtSignals::From::Anybody))
-      pass_on(world, signal->number, 0, CaughtSignals::is_passed_on(*signal, from));
+void WorldSupervisor::forward(WorldRun& world) {
+  while (const auto signal = signals_.take()) {
+    if (*signal == SIGTSTP) stop(world);
+    if (CaughtSignals::is_passed_on(*signal)) pass_on(world, *signal, 0);
+  }
   while (const auto signal = nodes_ ? nodes_->take_signal() : std::nullopt)
-    pass_on(world, signal->number, signal->node, signal->for_own);
+    pass_on(world, signal->number, signal->node);
 }
 
-void WorldSupervisor::pass_on(WorldRun& world, int signal, std::uint16_t node, bool for_own) {
+void WorldSupervisor::stop(WorldRun& world) {
+  const ProcessRange others{.first = options_.processes, .count = processes() - options_.processes};
+  world.send(SIGSTOP, others);
+  signals_.stop();
+  world.send(SIGCONT, others);
+}
+
+void WorldSupervisor::pass_on(WorldRun& world, int signal, std::uint16_t node) {
   if (CaughtSignals::requests_exit(signal)) {
     exit_.note(signal, Clock::now(), node);
-    world.expect_end();
-    world.kill_at(*exit_.kill_at(), exit_.lateness());
+    world.expect_end(*exit_.kill_at(), exit_.lateness());
     // A launcher sends it to all agents, but each process is to be sent it once.
     if (exit_signals_.try_emplace(signal, node).first->second != node) return;
   }
-  ProcessRange except;
-  if (!for_own) except = nodes_ ? nodes_->processes_of(node) : ProcessRange{.first = 0, .count = options_.processes};
-  world.send(signal, except);
+  world.send(signal);
 }
 
 std::optional<int> WorldSupervisor::take_exit_signal() {
-  while (const auto signal = signals_.take())
-    if (CaughtSignals::requests_exit(signal->number)) return signal->number;
+  while (const auto signal = signals_.take()) {
+    if (*signal == SIGTSTP) signals_.stop();
+    if (CaughtSignals::requests_exit(*signal)) return *signal;
+  }
   while (const auto signal = nodes_ ? nodes_->take_signal() : std::nullopt)
     if (CaughtSignals::requests_exit(signal->number)) return signal->number;
   return std::nullopt;
@@ -246,7 +253,8 @@ std::string WorldSupervisor::reload(WorldRun* world) {
   if (world == nullptr && nodes_ && !nodes_->are_present()) return "the processes wait for " + nodes_->missing() + "\n";
   reload_requested_ = true;
   if (world == nullptr) return "the processes are started now\n";
-  world->expect_end();
+  world->expect_end(Clock::now() + options_.kill_after,
+                    "has not ended within " + format_duration(options_.kill_after) + " of the reload");
   world->send(SIGTERM);
   return "all processes have been sent SIGTERM; they are started again when all have ended\n";
 }

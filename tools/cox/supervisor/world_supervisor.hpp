@@ -99,9 +99,10 @@ class WorldSupervisor {
   [[nodiscard]] std::unique_ptr<ChildProcess> start_process(std::size_t process);
   // Readable when there is something to do.
   [[nodiscard]] std::vector<int> descriptors() const;
-  void forward(WorldRun& world, CaughtSignals::From from);
-  // `for_own`: the processes of the node that has received the signal have not been sent it.
-  void pass_on(WorldRun& world, int signal, std::uint16_t node, bool for_own);
+  void forward(WorldRun& world);
+  void pass_on(WorldRun& world, int signal, std::uint16_t node);
+  // Stops the processes on this host and this one, as the terminal has requested; returns when all continue.
+  void stop(WorldRun& world);
   // `world`: null while none runs.
   void answer_requests(WorldRun* world);
   [[nodiscard]] std::string reload(WorldRun* world);
