@@ -236,7 +236,7 @@ void LeaderService::receive(std::uint16_t process, Message message) {
   const bool is_own = process == options_.own;
   if (const auto* const bye = std::get_if<Bye>(&message)) {
     const std::string why = bye->text.empty() ? "it has left the world" : "it has left the world: " + bye->text;
-    if (!is_own) return lose(process, Kind::ProcessGone, why);
+    if (!is_own) return lose(process, Kind::ProcessGone, why, bye->text.empty());
     leader_->gone(process, Kind::ProcessGone, why);
     return send_outgoing();
   }
@@ -253,7 +253,7 @@ void LeaderService::receive(std::uint16_t process, Message message) {
   send_outgoing();
 }
 
-void LeaderService::lose(std::uint16_t process, Kind kind, const std::string& text) {
+void LeaderService::lose(std::uint16_t process, Kind kind, const std::string& text, bool has_left) {
   const Link link = std::exchange(links_[process], nullptr);
   if (link == nullptr) return;
   link->close();
@@ -266,6 +266,7 @@ void LeaderService::lose(std::uint16_t process, Kind kind, const std::string& te
   if (is_welcomed_)  // it may be connecting to the process
     successors_.front().link->send(Gone{.process = process, .kind = kind, .text = whole});
   if (handlers_.lost) handlers_.lost(process, kind, whole);
+  if (handlers_.expelled && !has_left) handlers_.expelled(process, facts_[process].restart);
 }
 
 void LeaderService::note_broken(std::uint16_t process, const LinkCheck& check) {

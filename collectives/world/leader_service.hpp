@@ -56,6 +56,8 @@ class LeaderService {
     std::function<void(std::uint16_t process, Kind kind, const std::string& text)> lost{};
     /// A process has sent a message. Must not throw.
     std::function<void(bool is_heartbeat)> received{};
+    /// The world goes on without a process that has not left it, and may still run. Called after `lost`.
+    std::function<void(std::uint16_t process, std::uint32_t restart)> expelled{};
   };
 
   LeaderService(boost::asio::io_context& io, LeaderServiceOptions options, Handlers handlers);
@@ -109,7 +111,7 @@ class LeaderService {
   void receive(std::uint16_t process, Message message);
   void complete_successor();
   void drop_successor(std::uint16_t process);
-  void lose(std::uint16_t process, Kind kind, const std::string& text);
+  void lose(std::uint16_t process, Kind kind, const std::string& text, bool has_left = false);
   void note_broken(std::uint16_t process, const LinkCheck& check);
   void choose_leaving(Time now);
   void send_awaited();

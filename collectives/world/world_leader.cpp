@@ -32,7 +32,9 @@ class WorldLeader::Thread {
  public:
   explicit Thread(WorldLeaderOptions options)
       : heartbeat_(settings().get<std::chrono::nanoseconds>("world.heartbeat")),
-        service_(io_, service_options(options), {.received = [this](bool is_heartbeat) { spin_.note(is_heartbeat); }}) {
+        service_(io_, service_options(options),
+                 {.received = [this](bool is_heartbeat) { spin_.note(is_heartbeat); },
+                  .expelled = std::move(options.expelled)}) {
     boost::system::error_code error;
     const auto at = boost::asio::ip::make_address(options.host, error);
     if (error)

@@ -3,6 +3,7 @@
 #include <coxswain/collectives/store/world_token.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,10 @@ struct WorldLeaderOptions {
   std::string run{};               ///< name of the run, that of all processes
   detail::WorldToken token{};      ///< that of all processes; not all zeros
   std::string host = "127.0.0.1";  ///< listens on the interface with this address alone
+  /// The world goes on without a process that has not left it: it is silent, its connection has ended, or it has lost
+  /// its connections to others. It may still run, for example if it is stopped. `restart`: its COX_WORLD_RESTART.
+  /// Called on the leader's thread; must not block or throw.
+  std::function<void(std::uint16_t process, std::uint32_t restart)> expelled{};
 };
 
 /// Leads a world that its own process takes no part in: that of `cox run`. The processes of the world find it by its

@@ -50,7 +50,9 @@ class Worker {
         std::fflush(stdout);
       } catch (...) {
         const auto* const error = cox::find_cause<cox::CollectiveError>(std::current_exception());
-        if (error == nullptr || error->kind() != Kind::ProcessGone) throw;
+        const bool is_gone =
+            error != nullptr && (error->kind() == Kind::ProcessGone || error->kind() == Kind::ProcessSilent);
+        if (!is_gone) throw;
         has_failed = true;  // also if a process ends during the recovery
       }
     }

@@ -218,6 +218,41 @@ TEST_CASE("A process that gets a successor is no failure, and the others run on"
   CHECK(run.world.failure()->process == 1);
 }
 
+TEST_CASE("A process that is expelled from the world and does not end is killed, and gets a successor") {
+  std::optional<ProgramEnd> ended;
+  Run run({.before_terminate = std::chrono::nanoseconds(0)},
+          {.delay = [&](std::size_t, const ProgramEnd& end) -> std::optional<std::chrono::nanoseconds> {
+             ended = end;
+             return std::chrono::hours(1);
+           },
+           .start = [](std::size_t) { return Run::start("exit 0"); }});
+  run.add("exec sleep 1000");
+  const pid_t stopped = run.add("kill -STOP $$; exit 3");
+  siginfo_t info{};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(stopped), &info, WSTOPPED) == 0);
+  CHECK(run.world.tend());
+  CHECK_FALSE(run.world.due());
+  run.world.note_expelled(1);
+  CHECK(run.world.due());
+  CHECK(run.world.tend());
+  wait_for(stopped);
+  CHECK(run.world.tend());
+  CHECK(ended == ProgramEnd{.code = 0, .signal = SIGKILL});
+  CHECK_FALSE(run.world.failure());
+  const std::string name = "cox run: process 1 (pid " + std::to_string(stopped) + ") of 'train' ";
+  CHECK_THAT(
+      run.err.str(),
+      ContainsSubstring(name + "has been expelled from the world, has not ended within 0s, and is sent SIGKILL\n") &&
+          ContainsSubstring(name + "was ended by signal 9 (Killed); its successor starts in 1h\n"));
+}
+
+TEST_CASE("An expelled process of a world without successors has the time that the failure of another one gives it") {
+  Run run({.before_terminate = std::chrono::nanoseconds(0)});
+  run.add("exec sleep 1000");
+  run.world.note_expelled(0);
+  CHECK_FALSE(run.world.due());
+}
+
 TEST_CASE("A process that waits for its start when all others have ended has failed") {
   Run run({}, {.delay = [](std::size_t, const ProgramEnd&) { return std::optional(std::chrono::hours(1)); },
                .start = [](std::size_t) -> std::unique_ptr<ChildProcess> {

@@ -6,9 +6,11 @@
 
 #include <unistd.h>
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -329,6 +331,33 @@ TEST_CASE("With --successors a process that fails is started again alone") {
   CHECK(code_of(command) == 0);
   CHECK_THAT(command.err, ContainsSubstring("process 1 (pid ") && ContainsSubstring("its successor starts in 1ms"));
   CHECK(folder.text("1/pid0").empty());
+}
+
+TEST_CASE("With --successors a process that is stopped is expelled, killed and started again alone") {
+  const ScratchFolder folder;
+  const Variable out("OUT", folder.path());
+  const Variable devices("COX_HOST_DEVICES", "1");
+  const Variable silence("COX_WORLD_SILENCE", "1s");
+  const Variable heartbeat("COX_WORLD_HEARTBEAT", "100ms");
+  Command ended{};
+  std::atomic<bool> has_ended{false};
+  std::thread runs([&] {
+    ended = run_world(3, {"--successors", "--grace", "0ms", "--restarts", "1000"},
+                      {"/bin/sh", "-c", functions + "exec \"$0\" work $OUT/end > $D/steps$P", COX_WORLD_SUCCESSORS});
+    has_ended.store(true);
+  });
+  const auto await = [&](const std::string& file) {
+    while (folder.text(file).empty() && !has_ended.load()) std::this_thread::yield();
+  };
+  await("0/steps1");
+  CHECK(kill(static_cast<pid_t>(std::stol(folder.text("0/pid1"))), SIGSTOP) == 0);
+  await("1/steps1");
+  std::ofstream(folder.path() + "/end") << "end";
+  runs.join();
+  CAPTURE(ended.err);
+  CHECK(code_of(ended) == 0);
+  CHECK_THAT(ended.err, ContainsSubstring("has been expelled from the world, has not ended within 0s") &&
+                            ContainsSubstring("was ended by signal 9 (Killed); its successor starts in 1ms"));
 }
 
 TEST_CASE("A process is started again alone as often as the limit allows, and its last failure ends the world") {

@@ -52,6 +52,7 @@ bool WorldRun::tend() {
   }
   for (const std::size_t process : failed) note_failure(process);
   if (!runs()) return false;
+  kill_expelled();
   const Clock::time_point now = Clock::now();
   if (state_ != State::Killed && kill_at_ && now >= *kill_at_) {
     force_end(SIGKILL, lateness_);
@@ -96,6 +97,7 @@ void WorldRun::start_successor(std::size_t process) try {
   member.process = successors_.start(process);
   member.starts_again.reset();
   member.end.reset();
+  member.kill_at.reset();
 } catch (const std::system_error& error) {
   err_ << "cox run: the successor of process " << process << " of '" << program_
        << "' cannot be started: " << error.what() << "\n"
@@ -110,12 +112,35 @@ std::optional<WorldRun::Clock::time_point> WorldRun::due() const noexcept {
   std::optional<Clock::time_point> first = due_;
   if (state_ != State::Killed && kill_at_ && (!first || *kill_at_ < *first)) first = kill_at_;
   for (const Member& member : members_)
-    if (member.starts_again && (!first || *member.starts_again < *first)) first = member.starts_again;
+    for (const auto& time : {member.starts_again, member.kill_at})
+      if (time && (!first || *time < *first)) first = time;
   return first;
 }
 
+void WorldRun::note_expelled(std::size_t process) {
+  Member& member = members_[process];
+  if (!successors_.delay || state_ != State::Runs || member.end || member.kill_at) return;
+  member.kill_at = Clock::now() + grace_.before_terminate;
+}
+
+void WorldRun::kill_expelled() {
+  for (std::size_t process = 0; process < members_.size(); ++process) {
+    Member& member = members_[process];
+    if (!member.kill_at || Clock::now() < *member.kill_at) continue;
+    member.kill_at.reset();
+    if (member.end) continue;
+    err_ << "cox run: " << name_of(process) << " has been expelled from the world, has not ended within "
+         << format_duration(grace_.before_terminate) << ", and is sent SIGKILL\n"
+         << std::flush;
+    member.process->send(SIGKILL);
+  }
+}
+
 void WorldRun::begin_grace() {
-  for (Member& member : members_) member.starts_again.reset();
+  for (Member& member : members_) {
+    member.starts_again.reset();
+    member.kill_at.reset();
+  }
   for (Member& member : members_)
     if (!member.end) member.process->note_failure();
   if (kill_at_) return;

@@ -49,7 +49,8 @@ struct ProcessRange {
 /// When the user has requested the end, the processes have until the time of
 /// expect_end() instead.
 ///
-/// With WorldSuccessors a process that has failed is started again instead, while the others run.
+/// With WorldSuccessors a process that has failed is started again instead, while the others run. One that the leader
+/// of the world has expelled, and that does not end, is killed.
 ///
 /// The destructor kills the processes that still run. One thread.
 class WorldRun {
@@ -75,6 +76,9 @@ class WorldRun {
   [[nodiscard]] bool tend();
   /// When tend() is to be called at the latest; std::nullopt: when a process has ended.
   [[nodiscard]] std::optional<Clock::time_point> due() const noexcept;
+  /// The leader of the world has expelled the process. If it still runs after WorldGrace::before_terminate, as one that
+  /// is stopped does, it is killed, so that its successor starts. Without WorldSuccessors this does nothing.
+  void note_expelled(std::size_t process);
   /// Sends a signal to all processes that run, but not to those of `except`.
   void send(int signal, ProcessRange except = {}) noexcept;
   /// The ids of the processes on this host, by number, also of those that have ended.
@@ -100,6 +104,7 @@ class WorldRun {
     std::optional<ProgramEnd> end;  // std::nullopt: it runs
     bool ended_with_first = false;  // at the same time as the first process that failed
     std::optional<Clock::time_point> starts_again = {};
+    std::optional<Clock::time_point> kill_at = {};  // it is expelled
   };
 
   [[nodiscard]] bool gets_successor(std::size_t process);
@@ -107,6 +112,7 @@ class WorldRun {
   void start_successor(std::size_t process);
   void begin_grace();
   void note_failure(std::size_t process);
+  void kill_expelled();
   void force_end();
   // Reports each process that still runs, and sends it the signal.
   void force_end(int signal, const std::string& lateness);

@@ -114,10 +114,14 @@ ProgramEnd WorldSupervisor::try_run() try {
 
 std::optional<WorldRun::Failure> WorldSupervisor::run_processes() {
   const detail::WorldToken token = detail::random_token();
-  leader_ = std::make_unique<WorldLeader>(WorldLeaderOptions{.processes = static_cast<std::uint16_t>(processes()),
-                                                             .run = name_,
-                                                             .token = token,
-                                                             .host = nodes_ ? nodes_->host() : "127.0.0.1"});
+  leader_ = std::make_unique<WorldLeader>(
+      WorldLeaderOptions{.processes = static_cast<std::uint16_t>(processes()),
+                         .run = name_,
+                         .token = token,
+                         .host = nodes_ ? nodes_->host() : "127.0.0.1",
+                         .expelled = [this](std::uint16_t process, std::uint32_t restart) {
+                           expelled_.add({.number = process, .restart = restart});
+                         }});
   local_.begin_run({.number = restarts_,
                     .leader = leader_->address(),
                     .token = token,
@@ -144,6 +148,7 @@ std::optional<WorldRun::Failure> WorldSupervisor::run_processes() {
     if (world.due()) longest = *world.due() - Clock::now();
     wait(longest);
     if (nodes_) nodes_->require_started();
+    note_expelled(world);
     forward(world);
     answer_requests(&world);
   }
@@ -162,7 +167,12 @@ void WorldSupervisor::start_processes(WorldRun& world) {
 
 std::unique_ptr<ChildProcess> WorldSupervisor::start_process(std::size_t process) {
   started_at_[process] = Clock::now();
-  return local_.start(process, restarts_ + started_before_ + started_again_[process], !options_.successors);
+  return local_.start(process, restart_of(process), !options_.successors);
+}
+
+void WorldSupervisor::note_expelled(WorldRun& world) {
+  for (const ExpelledProcesses::Process& each : expelled_.take())
+    if (each.number < options_.processes && each.restart == restart_of(each.number)) world.note_expelled(each.number);
 }
 
 WorldSuccessors WorldSupervisor::successors() {
@@ -182,6 +192,7 @@ WorldSuccessors WorldSupervisor::successors() {
 std::vector<int> WorldSupervisor::descriptors() const {
   std::vector<int> all = local_.keepers().descriptors();
   all.push_back(signals_.descriptor());
+  all.push_back(expelled_.descriptor());
   if (control_) all.push_back(control_->descriptor());
   return all;
 }

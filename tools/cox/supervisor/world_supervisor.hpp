@@ -8,6 +8,7 @@
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 #include <coxswain/tools/cox/supervisor/control_socket.hpp>
 #include <coxswain/tools/cox/supervisor/exit_request.hpp>
+#include <coxswain/tools/cox/supervisor/expelled_processes.hpp>
 #include <coxswain/tools/cox/supervisor/keeper.hpp>
 #include <coxswain/tools/cox/supervisor/local_processes.hpp>
 #include <coxswain/tools/cox/supervisor/restart_causes.hpp>
@@ -97,6 +98,11 @@ class WorldSupervisor {
   void start_processes(WorldRun& world);
   [[nodiscard]] WorldSuccessors successors();
   [[nodiscard]] std::unique_ptr<ChildProcess> start_process(std::size_t process);
+  // The value of COX_WORLD_RESTART of the process.
+  [[nodiscard]] std::uint64_t restart_of(std::size_t process) const {
+    return restarts_ + started_before_ + started_again_[process];
+  }
+  void note_expelled(WorldRun& world);
   // Readable when there is something to do.
   [[nodiscard]] std::vector<int> descriptors() const;
   void forward(WorldRun& world);
@@ -125,6 +131,7 @@ class WorldSupervisor {
   std::optional<ControlSocket> control_;  // none if it cannot be created
   Clock::time_point began_;               // of the run
   CaughtSignals signals_;
+  ExpelledProcesses expelled_;
   std::unique_ptr<WorldLeader> leader_;        // of the run; none between runs
   std::uint64_t started_before_ = 0;           // successors of earlier runs, so that no restart has a number twice
   std::vector<Clock::time_point> started_at_;  // by process
