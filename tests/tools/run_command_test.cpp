@@ -79,7 +79,9 @@ TEST_CASE("cox run ends with the program's own exit code") {
 }
 
 TEST_CASE("cox run ends with 128 and the signal that ended the program") {
-  CHECK(code_of(run_script("kill -KILL $$")) == 128 + SIGKILL);
+  const Command command = run_script("kill -KILL $$");
+  CHECK(code_of(command) == 128 + SIGKILL);
+  CHECK(command.err == "cox run: '/bin/sh' was ended by signal 9 (Killed)\n");
 }
 
 TEST_CASE("cox run hands the program its arguments as they are") {

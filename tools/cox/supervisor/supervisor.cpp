@@ -50,6 +50,7 @@ int Supervisor::run() try {
     const bool reloads = std::exchange(reload_requested_, false) && ended;
     const bool restarts =
         !ended || reloads || options_.causes.contain(end) || (end.signal != 0 && keeper_.holds_memory());
+    if (!exit_.is_made() && !restarts && end.signal != 0) report_end(end);
     if (exit_.is_made() || !restarts) return end.exit_code();
     const bool progresses = finish_run() && keeper_.holds_memory();
     if (exit_.is_made()) return end.exit_code();
@@ -287,8 +288,8 @@ std::optional<int> Supervisor::back_off(std::chrono::nanoseconds delay) {
 
 void Supervisor::report_end(const ProgramEnd& end, const std::string& what_next) {
   const auto cause = fault_summary(report(restarts_));
-  err_ << "cox run: '" << program_.front() << "' " << end.to_string() << (cause ? ": " + *cause : "") << "; "
-       << what_next << "\n"
+  err_ << "cox run: '" << program_.front() << "' " << end.to_string() << (cause ? ": " + *cause : "")
+       << (what_next.empty() ? "" : "; ") << what_next << "\n"
        << std::flush;
 }
 

@@ -93,7 +93,7 @@ class Supervisor {
   [[nodiscard]] bool finish_run();
   // The signal that ended the back-off; nullopt when the delay has elapsed.
   [[nodiscard]] std::optional<int> back_off(std::chrono::nanoseconds delay);
-  void report_end(const ProgramEnd& end, const std::string& what_next);
+  void report_end(const ProgramEnd& end, const std::string& what_next = {});
   [[nodiscard]] std::filesystem::path report(std::uint64_t run) const;
 
   std::vector<std::string> program_;
