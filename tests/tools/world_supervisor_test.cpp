@@ -3,6 +3,7 @@
 #include <coxswain/tests/support/variable.hpp>
 #include <coxswain/tests/tools/command.hpp>
 #include <coxswain/tests/tools/scratch_folder.hpp>
+#include <coxswain/tests/tools/shell.hpp>
 
 #include <unistd.h>
 #include <algorithm>
@@ -23,6 +24,7 @@ using cox::test::Variable;
 using cox::tools::code_of;
 using cox::tools::Command;
 using cox::tools::lines_of;
+using cox::tools::Shell;
 
 namespace {
 
@@ -234,6 +236,15 @@ TEST_CASE("A program that cannot be run as a world ends with 127 and one line") 
   const Command missing = run_world(2, {}, {"/nowhere/program"});
   CHECK(code_of(missing) == 127);
   CHECK(missing.err == "cox run: cannot start '/nowhere/program': No such file or directory\n");
+}
+
+TEST_CASE("A world does not start with settings that its leader cannot use") {
+  for (const char* variable : {"COX_WORLD_HEARTBEAT", "COX_WORLD_SILENCE", "COX_COLLECTIVES_MAX_AHEAD"}) {
+    const Shell run = Shell::run(std::string(variable) + "=soon $COX run --processes 2 -- true");
+    CHECK(run.code == 2);
+    CHECK_THAT(run.output, ContainsSubstring(variable));
+    CHECK(lines_of(run.output) == 1);
+  }
 }
 
 TEST_CASE("One process is run as without --processes") {

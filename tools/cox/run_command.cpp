@@ -2,6 +2,7 @@
 
 #include <coxswain/collectives/discovery/launcher_variables.hpp>
 #include <coxswain/runtime/config/duration.hpp>
+#include <coxswain/runtime/config/process_settings.hpp>
 #include <coxswain/tools/cox/argument_error.hpp>
 #include <coxswain/tools/cox/nodes/node_agent.hpp>
 #include <coxswain/tools/cox/nodes/node_options.hpp>
@@ -130,6 +131,8 @@ ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, st
   const WorldGrace grace{.before_terminate = parse_time("--grace", grace_, std::chrono::nanoseconds(0))};
   if (program.empty() || program.front().empty())
     throw ArgumentError("a program is needed: cox run [options] -- PROGRAM ARGUMENTS");
+  // The leader of a world and the agents use settings of this process: those that are not valid throw ConfigError here.
+  if (is_world) static_cast<void>(settings());
   try {
     if (nodes.node > 0)
       return static_cast<ExitCode>(NodeAgent(std::move(program), processes, options.kept_limit, nodes, err).run());
