@@ -103,6 +103,12 @@ std::string with_suggestion(const CLI::App& app, const std::vector<std::string>&
     for (const CLI::Option* option : chosen.front()->get_options())
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
+  if (const CLI::App* const run = app.get_subcommand("run");
+      run->parsed() && std::ranges::find(arguments, "--") == arguments.end()) {
+    const std::vector<std::string> rest = run->remaining();
+    if (!rest.empty() && !rest.front().starts_with('-'))
+      return "'--' is expected before the program: cox run [options] -- " + rest.front();
+  }
   for (const std::string& argument : arguments) {
     const std::string word = argument.substr(0, argument.find('='));
     const bool is_option = word.starts_with("--");

@@ -98,9 +98,19 @@ RunCommand::RunCommand(CLI::App& app)
       ->default_str("0");
 }
 
+void RunCommand::require_alone(const std::string& request, const std::vector<std::string>& program) const {
+  if (!program.empty())
+    throw ArgumentError(request + " is for a `cox run` that runs: not together with a program ('--')");
+  for (const CLI::Option* option : command_.get_options())
+    if (option->count() != 0 && option->get_name() != request)
+      throw ArgumentError(request + " is for a `cox run` that runs: not together with " + option->get_name());
+}
+
 bool RunCommand::chosen() const { return command_.parsed(); }
 
 ExitCode RunCommand::run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const {
+  for (const char* request : {"--status", "--reload"})
+    if (command_.count(request) != 0) require_alone(request, program);
   if (command_.count("--status") != 0)
     return query_supervisor("cox run", Supervisor::status_request, status_, out, err);
   if (command_.count("--reload") != 0)

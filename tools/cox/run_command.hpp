@@ -30,6 +30,9 @@ class RunCommand {
   [[nodiscard]] ExitCode run(std::vector<std::string> program, std::ostream& out, std::ostream& err) const;
 
  private:
+  // Throws ArgumentError if the request for a running supervisor is given together with anything else.
+  void require_alone(const std::string& request, const std::vector<std::string>& program) const;
+
   CLI::App& command_;
   std::string restarts_ = "10";
   std::string within_ = "1h";
