@@ -65,3 +65,18 @@ TEST_CASE("cox trace names a file that it cannot merge") {
   CHECK_THAT(complaint(other), ContainsSubstring("was not written by a process of a world"));
   CHECK_FALSE(std::filesystem::exists(merged));
 }
+
+TEST_CASE("cox trace does not write over a file that it merges, whatever its path") {
+  const TemporaryFolder folder;
+  const std::string first = write_trace(folder, 0);
+  const std::string second = write_trace(folder, 1);
+  const std::string link = (folder.path() / "link.json").string();
+  std::filesystem::create_symlink(second, link);
+  const auto size = std::filesystem::file_size(second);
+  for (const std::string& output : {second, (folder.path() / "." / "trace.1.json").string(), link}) {
+    const Command command = Command::run({"trace", first, second, "--output", output});
+    CHECK(command.code == ExitCode::BadArguments);
+    CHECK_THAT(command.err, ContainsSubstring("--output: '" + output + "' is the file '" + second + "'"));
+  }
+  CHECK(std::filesystem::file_size(second) == size);
+}

@@ -6,8 +6,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
+#include <system_error>
 #include <utility>
 
 namespace cox::tools {
@@ -33,6 +35,11 @@ bool TraceCommand::chosen() const { return command_.parsed(); }
 
 ExitCode TraceCommand::run(std::ostream& out, std::ostream& err) const {
   const bool to_file = output_ != standard_output;
+  for (const std::string& file : files_) {
+    std::error_code ignored;  // one of them does not exist
+    if (to_file && std::filesystem::equivalent(file, output_, ignored))
+      throw ArgumentError("--output: '" + output_ + "' is the file '" + file + "' that is to be merged");
+  }
   if (to_file) require_writable("--output", output_);
   std::vector<ProcessTrace> traces;
   for (const std::string& file : files_) traces.push_back(read(file));
