@@ -46,6 +46,23 @@ TEST_CASE("Arguments that a stress of kept sets cannot have are refused") {
   CHECK(static_cast<int>(Command::run({"stress", "--kept", "0"}).code) == 2);
 }
 
+TEST_CASE("A stress of kept sets does not start where the disk is full") {
+  const TemporaryFolder folder;
+  // A full file system of its own, where users may mount one in a namespace of theirs.
+  const Shell stress =
+      Shell::run("cd '" + folder.path().string() +
+                 "' && unshare --user --map-root-user --mount /bin/sh -c 'mount -t tmpfs -o size=16k none "
+                 "\"$PWD\" && cd \"$PWD\" && echo mounted && head -c 16k /dev/zero > full && TMPDIR=$PWD "
+                 "exec \"$0\" stress --kept 1 --devices host:1' \"$COX\"");
+  CAPTURE(stress.output);
+  if (stress.output.find("mounted") == std::string::npos) {
+    WARN("no file system can be mounted here: " + stress.output);
+    return;
+  }
+  CHECK(stress.code == 1);
+  CHECK_THAT(stress.output, ContainsSubstring("cox stress: ") && ContainsSubstring("No space left on device\n"));
+}
+
 TEST_CASE("The book of a stress of kept sets is shared, and has the first wrong state") {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "book";

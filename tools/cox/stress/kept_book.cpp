@@ -21,8 +21,10 @@ MappedKeptBook::MappedKeptBook(const std::string& path, Open how) {
   const bool is_new = how == Open::New;
   const FileDescriptor file(
       open(path.c_str(), O_RDWR | O_CLOEXEC | (is_new ? O_CREAT | O_EXCL : 0), S_IRUSR | S_IWUSR));
-  if (!file.is_open() || (is_new && ftruncate(file.get(), sizeof(KeptBook)) != 0))
-    throw std::system_error(errno, std::generic_category(), path);
+  if (!file.is_open()) throw std::system_error(errno, std::generic_category(), path);
+  // Reserves the space: without it, writing to the mapped file on a full disk ends the process with SIGBUS.
+  if (const int error = is_new ? posix_fallocate(file.get(), 0, sizeof(KeptBook)) : 0; error != 0)
+    throw std::system_error(error, std::generic_category(), path);
   void* const memory = mmap(nullptr, sizeof(KeptBook), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), path);
   book_ = is_new ? new (memory) KeptBook() : static_cast<KeptBook*>(memory);
