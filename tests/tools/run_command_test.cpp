@@ -3,6 +3,8 @@
 #include <coxswain/tests/support/variable.hpp>
 #include <coxswain/tests/tools/agent.hpp>
 #include <coxswain/tests/tools/command.hpp>
+#include <coxswain/tests/tools/scratch_folder.hpp>
+#include <coxswain/tests/tools/shell.hpp>
 
 #include <coxswain/tools/cox/supervisor/child_process.hpp>
 
@@ -26,6 +28,7 @@ using cox::test::Variable;
 using cox::tools::code_of;
 using cox::tools::Command;
 using cox::tools::lines_of;
+using cox::tools::Shell;
 
 namespace {
 
@@ -142,6 +145,24 @@ TEST_CASE("The report's folder is the user's alone and gone when the program has
   const std::string text = content(out);
   CHECK_THAT(text, Catch::Matchers::StartsWith("700\n/"));
   CHECK_FALSE(std::filesystem::exists(text.substr(4)));
+}
+
+TEST_CASE("No ending of cox run but SIGKILL leaves its folder behind") {
+  const cox::test::ScratchFolder folder;
+  const Variable temporary("TMPDIR", folder.path());
+  for (const std::string options : {"", "--processes 2 "}) {
+    const std::string run = "$COX run --backoff 1ms --backoff-max 1ms --restarts 2 " + options;
+    CAPTURE(run);
+    for (const char* program : {"true", "false", "/nowhere/program", "/bin/sh -c 'exit 86'", "/bin/sh -c 'kill -9 $$'",
+                                "/bin/sh -c 'kill -TERM $PPID; exec sleep 1000'"})
+      static_cast<void>(Shell::run(run + "-- " + program));
+    // The signal arrives before the program has started, while it runs, or when it has ended.
+    static_cast<void>(
+        Shell::run("for length in 0 1 2 3 4 5 6 7 8 9; do for more in 0 2 4 6 8; do " + run +
+                   "-- true & i=0; while [ $i -lt ${length}${more}00 ]; do i=$((i + 1)); done; kill -TERM $!; wait $!; "
+                   "done; done"));
+    CHECK(folder.files() == 0);
+  }
 }
 
 TEST_CASE("cox run gives up when the limit of restarts is reached, and says so") {

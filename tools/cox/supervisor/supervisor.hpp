@@ -100,13 +100,13 @@ class Supervisor {
   const SupervisorOptions options_;
   std::ostream& err_;
   RestartPolicy policy_;
+  CaughtSignals signals_;  // before the folder, which no signal may leave behind
   PrivateFolder folder_;
   DescriptorLimit descriptors_;
   Keeper keeper_;
   const std::vector<pid_t> children_before_ = children_of_this_process();
   std::optional<ControlSocket> control_;         // none if it cannot be created
   std::chrono::steady_clock::time_point began_;  // of the run
-  CaughtSignals signals_;
   std::uint64_t restarts_ = 0;
   ExitRequest exit_;
   bool is_killed_ = false;                                             // the program, by enforce_end()

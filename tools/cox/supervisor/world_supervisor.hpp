@@ -126,11 +126,11 @@ class WorldSupervisor {
   std::ostream& err_;
   RestartPolicy policy_;
   const std::string name_;  // of the world, no other supervisor has it
+  CaughtSignals signals_;   // before the folder of local_, which no signal may leave behind
   LocalProcesses local_;
   std::optional<RemoteNodes> nodes_;      // none: one node
   std::optional<ControlSocket> control_;  // none if it cannot be created
   Clock::time_point began_;               // of the run
-  CaughtSignals signals_;
   ExpelledProcesses expelled_;
   std::unique_ptr<WorldLeader> leader_;        // of the run; none between runs
   std::uint64_t started_before_ = 0;           // successors of earlier runs, so that no restart has a number twice
