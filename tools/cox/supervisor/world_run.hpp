@@ -46,8 +46,7 @@ struct ProcessRange {
 ///
 ///     runs --(failure)--> in grace --(before_terminate)--> SIGTERM sent --(before_kill)--> SIGKILL sent
 ///
-/// When the user has requested the end, the processes have until the time of
-/// expect_end() instead.
+/// When the user has requested the end, the processes have until the time of expect_end() instead.
 ///
 /// With WorldSuccessors a process that has failed is started again instead, while the others run. One that the leader
 /// of the world has expelled, and that does not end, is killed.
@@ -85,8 +84,7 @@ class WorldRun {
   [[nodiscard]] std::vector<pid_t> ids() const;
   /// The user has requested the end or a reload: failures are not reported from now on, and do not limit the time of
   /// the other processes. Those that still run at `kill_at` are sent SIGKILL. `lateness`: what they have done, in
-  /// reports
-  /// ("has not ended within 30s of the signal"). The last call counts.
+  /// reports ("has not ended within 30s of the signal"). The last call counts.
   void expect_end(Clock::time_point kill_at, std::string lateness);
   /// The first failure; std::nullopt: none. The failure of a process can cause that of others, which may be found
   /// before: the kernel closes the connections of a process before it reports its end. So of processes that end at the
