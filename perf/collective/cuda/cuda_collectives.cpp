@@ -3,6 +3,7 @@
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/perf/collective/cuda/cold_start.hpp>
 #include <coxswain/perf/collective/cuda/gpu_ranks.hpp>
+#include <coxswain/perf/collective/cuda/matrix_product.hpp>
 #include <coxswain/perf/collective/thread_team.hpp>
 #include <coxswain/perf/cuda/raw_nccl.hpp>
 #include <coxswain/perf/harness/nccl_tests.hpp>
@@ -237,6 +238,46 @@ class CollectiveCases {
                          "the tensors in one buffer; F15: ours at most 1.3 times its time"}}});
   }
 
+  /// What sums in a stream, and products of matrices in another one, cost each other. Each is timed while twice as much
+  /// of the other one has been queued before it.
+  void add_overlap(std::size_t bytes) {
+    constexpr std::size_t rows = 4096;
+    const std::size_t sums = quick_ ? 10 : 50;
+    const std::size_t products = quick_ ? 2 : 8;
+    const auto sample = [=, this](const RankWork& sum) {
+      if (matrices_.empty())
+        for (const DeviceId device : ours_.devices) matrices_.emplace_back(device, rows);
+      const RankWork product{[this](std::size_t rank) { matrices_[rank].launch(); },
+                             [this](std::size_t rank) { matrices_[rank].wait(); }};
+      // Milliseconds of the slowest rank.
+      const auto time_beside = [&](const RankWork& timed, std::size_t count, const RankWork& other,
+                                   std::size_t other_count) {
+        std::vector<double> took(team_.size());
+        team_([&](std::size_t rank) {
+          for (std::size_t i = 0; i < other_count; ++i) other.issue(rank);
+          const auto begin = std::chrono::steady_clock::now();
+          for (std::size_t i = 0; i < count; ++i) timed.issue(rank);
+          timed.finish(rank);
+          took[rank] = Microseconds(std::chrono::steady_clock::now() - begin).count() / 1000.0;
+          other.finish(rank);
+        });
+        return std::ranges::max(took);
+      };
+      return Sample{time_beside(product, products, sum, 0), time_beside(product, products, sum, 2 * sums),
+                    time_beside(sum, sums, product, 0), time_beside(sum, sums, product, 2 * products)};
+    };
+    suite_.add({.figure = "F13",
+                .name = "overlap of " + std::to_string(sums) + " all_reduces of " + size_name(bytes) + " with " +
+                        std::to_string(products) + " products of matrices of " + std::to_string(rows) + " rows",
+                .metrics = {{"products alone", "ms"},
+                            {"products beside all_reduces", "ms"},
+                            {"all_reduces alone", "ms"},
+                            {"all_reduces beside products", "ms"}},
+                .contenders = {{"coxswain", [=, this] { return sample(all_reduce(bytes, false)); }},
+                               {"nccl", [=, this] { return sample(raw_all_reduce(bytes, false)); },
+                                "ncclAllReduce; the products are launched by Coxswain"}}});
+  }
+
   void add_transfer(std::size_t bytes) {
     const std::size_t count = repetitions(bytes);
     const auto sample = [=, this](const RankWork& work) {
@@ -311,6 +352,7 @@ class CollectiveCases {
   const std::string nccl_tests_;  // a folder; empty: there is none
   std::vector<Handle> sources_;
   std::vector<Handle> destinations_;
+  std::vector<MatrixProduct> matrices_;  // for add_overlap(), from its first sample on
 };
 
 /// One rank of several does not come: when the others are told, counted from the deadline; and how long it takes from
@@ -380,6 +422,7 @@ int measure_cuda_collectives(Options options, const CudaCollectives& measured) {
     cases.add_all_reduce(bytes, false);
     cases.add_all_reduce(bytes, true);
   }
+  cases.add_overlap(quick ? 32 * mebibyte : 128 * mebibyte);
   cases.add_many(64, 64 * kibibyte);
   for (const std::size_t bytes : {4 * kibibyte, mebibyte, 128 * mebibyte}) cases.add_transfer(bytes);
   for (const std::size_t bytes : {32 * kibibyte, 512 * kibibyte, mebibyte, 2 * mebibyte, 8 * mebibyte})
