@@ -553,6 +553,19 @@ END
       done
     done
     ;;
+  threads) # The engine ends with an error if the thread of a rank cannot be started.
+    # A user of its own has no other threads, and root has no limit of threads.
+    if ! setpriv --reuid 65533 --clear-groups "$program" --help >help.out 2>&1; then
+      echo "skipped: needs root, to run as a user without other threads"
+      exit 0
+    fi
+    for threads in 1 2 3; do
+      code=0
+      setpriv --reuid 65533 --clear-groups prlimit --nproc=$threads "$program" "${small[@]}" >limited.out 2>&1 || code=$?
+      [[ $code == 3 ]] || fail "with $threads threads it ended with exit code $code instead of 3"
+      has limited "cox-train: Resource temporarily unavailable"
+    done
+    ;;
   *) fail "there is no case $scenario" ;;
 esac
 echo ok

@@ -19,6 +19,7 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <future>
 #include <optional>
 #include <random>
 #include <span>
@@ -47,11 +48,27 @@ class Attempt {
   explicit Attempt(const Job& job)
       : job_(job), first_(job.first_rank()), results_(job.local_ranks()), errors_(results_.size()) {}
 
-  /// Blocks until all ranks of this process have ended. Returns whether all have completed the last step.
+  /// Blocks until all ranks of this process have ended. Returns whether all have completed the last step. Throws
+  /// std::system_error if a thread cannot be started; then no rank has begun.
   bool run() {
+    std::promise<bool> started;
+    const std::shared_future<bool> all_started = started.get_future().share();
     std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < results_.size(); ++i) threads.emplace_back([this, i] { run_rank(i); });
-    for (std::thread& thread : threads) thread.join();
+    const auto end = [&](bool may_run) {
+      started.set_value(may_run);
+      for (std::thread& thread : threads) thread.join();
+    };
+    try {
+      threads.reserve(results_.size());
+      for (std::size_t i = 0; i < results_.size(); ++i)
+        threads.emplace_back([this, i, all_started] {
+          if (all_started.get()) run_rank(i);
+        });
+    } catch (...) {
+      end(false);
+      throw;
+    }
+    end(true);
     return std::ranges::all_of(errors_, [](const std::exception_ptr& error) { return error == nullptr; });
   }
 
