@@ -5,6 +5,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/address_v4.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -32,6 +33,7 @@ ProcessFacts facts_of(std::uint16_t process) {
 struct LedWorld {
   boost::asio::io_context io;
   std::vector<std::uint16_t> lost;
+  std::vector<std::uint16_t> expelled;
   std::function<void(const Message&)> to_own = [](const Message&) {};
   LeaderService service;
   std::vector<RawConnection> processes;
@@ -39,7 +41,8 @@ struct LedWorld {
   explicit LedWorld(std::uint16_t count, std::optional<std::uint16_t> own = std::nullopt)
       : service(io, {.processes = count, .run = "test", .own = own},
                 {.to_own = [this](const Message& message) { to_own(message); },
-                 .lost = [this](std::uint16_t process, auto, const std::string&) { lost.push_back(process); }}) {
+                 .lost = [this](std::uint16_t process, auto, const std::string&) { lost.push_back(process); },
+                 .expelled = [this](std::uint16_t process, std::uint32_t) { expelled.push_back(process); }}) {
     service.listen(boost::asio::ip::address_v4::loopback());
     if (own) service.set_own(facts_of(*own));
     for (std::uint16_t process = 0; process < count; ++process) {
@@ -125,5 +128,16 @@ TEST_CASE("A process that is silent is lost when the process of the leader leave
   world.service.receive_own(Bye{});
   pass();
   CHECK(world.lost == std::vector<std::uint16_t>{1, 2});
+  world.service.close();
+}
+
+TEST_CASE("L16: a process that ends its connection without having left the world is expelled") {
+  LedWorld world(3);
+  world.processes[0].send(Bye{});
+  world.processes[1].send(Bye{.text = "it has lost the world"});
+  world.processes[2].end_sending();
+  world.run_until([&] { return world.lost.size() == 3; });
+  std::ranges::sort(world.expelled);
+  CHECK(world.expelled == std::vector<std::uint16_t>{1, 2});
   world.service.close();
 }
