@@ -85,8 +85,13 @@ std::optional<LaunchedProcess> by_launcher(const LauncherVariables& variables, c
     if (const auto other = slurm(variables)) require_agreement(*found, *other);
     return found;
   }
-  if (auto found = slurm(variables)) return found;
-  return mpi(variables);
+  const auto found = mpi(variables);
+  const bool is_marked =
+      !value_of(variables, "OMPI_COMM_WORLD_RANK").empty() || !value_of(variables, "MPI_LOCALRANKID").empty();  // Hydra
+  if (found && is_marked) return found;
+  const auto by_slurm = slurm(variables);
+  if (found && by_slurm) require_agreement(*by_slurm, *found);
+  return by_slurm ? by_slurm : found;
 }
 
 std::optional<LaunchedProcess> by_options(const WorldOptions& options) {

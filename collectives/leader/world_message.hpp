@@ -25,7 +25,7 @@
 /// of its own, which it never uses again for another one.
 namespace cox::detail::world {
 
-inline constexpr std::uint32_t protocol_version = 3;
+inline constexpr std::uint32_t protocol_version = 4;
 inline constexpr std::size_t max_text = 4096;         ///< bytes of a text; encode() cuts longer ones
 inline constexpr std::size_t max_description = 1024;  ///< bytes of Ask::description; encode() cuts longer ones
 inline constexpr std::size_t max_name = 255;          ///< bytes of a host name, an address or a version

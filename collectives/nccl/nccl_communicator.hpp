@@ -235,8 +235,8 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   // What happens in the world. These functions apply to the objects that find_or_create() has returned; they start
   // helper threads, and do not block. They throw std::bad_alloc.
 
-  /// Another process has made the unique id of this communicator.
-  static void receive_id(const SharedCommunicator& communicator, const detail::NcclUniqueId& id);
+  /// The process of rank 0 has made the plan for the creation of this communicator.
+  static void receive_plan(const SharedCommunicator& communicator, const detail::NcclCreationPlan& plan);
   /// Another process has marked an operation as failed, or all of them (0): see NcclExchange::mark. Calls `noted` when
   /// this process, and those that it had to notify in turn, have marked it, too.
   static void receive_mark(const SharedSequence& sequence, std::uint64_t operation, const std::exception_ptr& why,
@@ -272,7 +272,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_all(const NcclDeviceResources& opened);
   [[nodiscard]] std::vector<detail::NcclCreation::Comms> create_part(std::shared_ptr<NcclDeviceResources>& opened);
   void meet();
-  [[nodiscard]] detail::NcclUniqueId exchange_id();
+  [[nodiscard]] detail::NcclCreationPlan exchange_plan(const NcclDeviceResources& opened);
   void end_creation() noexcept;
   void leave_creation(const std::exception_ptr& cause) noexcept;
   void give_up(const std::exception_ptr& cause) noexcept;
@@ -349,7 +349,7 @@ class NcclCommunicator : public std::enable_shared_from_this<NcclCommunicator> {
   Time creating_since_{};  // since when the devices are opened, or NCCL creates the communicators; Time::max(): not yet
   std::shared_ptr<detail::NcclCreation> creation_;  // while NCCL creates those of several processes
   std::optional<std::exception_ptr> met_;           // what NcclWorldPart::meet has reported
-  std::optional<detail::NcclUniqueId> id_;          // from another process
+  std::optional<detail::NcclCreationPlan> plan_;    // from another process
   bool is_noted_ = true;                            // abort() was noted by the other processes
   std::shared_ptr<void> quiesced_;  // while NCCL creates or ends the communicators; released outside the lock
   bool devices_held_ = false;       // there are references to the devices

@@ -19,7 +19,7 @@ namespace cox {
 using detail::MarkScope;
 using detail::NcclCreation;
 using detail::NcclExchange;
-using detail::NcclUniqueId;
+using detail::NcclCreationPlan;
 
 namespace {
 
@@ -91,7 +91,7 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
     const NcclWorldPart& of;
   } const meeting(world);
   begin_quiescence();
-  const NcclUniqueId id = exchange_id();
+  const NcclCreationPlan plan = exchange_plan(*opened);
   name_ = std::make_unique<const std::string>(
       fmt::format("cox.{}.{}", static_cast<std::uint64_t>(world.number), world.communicator.epoch));
   const auto creation =
@@ -102,7 +102,7 @@ std::vector<NcclCreation::Comms> NcclCommunicator::create_part(std::shared_ptr<N
     creation_ = creation;
   }
   try {
-    creation->create(id);
+    creation->create(plan);
   } catch (...) {
     const auto abort_created = [&] {
       if (devices_.is_lost()) {  // they are leaked: see forget()
@@ -136,21 +136,21 @@ void NcclCommunicator::meet() {
 }
 
 // The process of rank 0 makes the id. NCCL then waits for the other ranks in a thread of that process.
-NcclUniqueId NcclCommunicator::exchange_id() {
+NcclCreationPlan NcclCommunicator::exchange_plan(const NcclDeviceResources& opened) {
   const NcclWorldPart& world = *devices_.world;
   if (world.ranks.front() == 0) {
-    const NcclUniqueId id = NcclCreation::make_id();
+    const NcclCreationPlan plan{.id = NcclCreation::make_id(), .ctas = opened.ctas()};
     NcclExchange* const exchange = NcclExchange::of_process();
     if (exchange == nullptr)
       throw CollectiveError(CollectiveError::Kind::WorldGone, "this process has left its world",
                             std::source_location());
-    exchange->share_id(world.communicator, std::as_bytes(std::span(id.bytes)));
-    return id;
+    exchange->share_plan(world.communicator, plan.encode());
+    return plan;
   }
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return id_.has_value() || aborted_; });
+  changed_.wait(lock, [this] { return plan_.has_value() || aborted_; });
   if (aborted_) std::rethrow_exception(broken_);
-  return *id_;
+  return *plan_;
 }
 
 void NcclCommunicator::end_creation() noexcept {
@@ -280,10 +280,10 @@ bool NcclCommunicator::for_one(const SharedCommunicator& communicator,
   return found;
 }
 
-void NcclCommunicator::receive_id(const SharedCommunicator& communicator, const NcclUniqueId& id) {
+void NcclCommunicator::receive_plan(const SharedCommunicator& communicator, const NcclCreationPlan& plan) {
   static_cast<void>(for_one(communicator, [&](NcclCommunicator& each) {
     const std::lock_guard lock(each.mutex_);
-    each.id_ = id;
+    each.plan_ = plan;
     each.changed_.notify_all();
   }));
 }

@@ -73,7 +73,22 @@ NcclUniqueId NcclCreation::make_id() {
   return id;
 }
 
-void NcclCreation::create(const NcclUniqueId& id) {
+NcclCreationPlan::Encoded NcclCreationPlan::encode() const noexcept {
+  Encoded bytes{};
+  std::ranges::copy(std::as_bytes(std::span(id.bytes)), bytes.begin());
+  bytes.back() = static_cast<std::byte>(ctas);
+  return bytes;
+}
+
+std::optional<NcclCreationPlan> NcclCreationPlan::decode(std::span<const std::byte> bytes) noexcept {
+  constexpr int most_ctas = 64;
+  if (bytes.size() != encoded_size || std::to_integer<int>(bytes.back()) > most_ctas) return std::nullopt;
+  NcclCreationPlan plan{.id = {}, .ctas = std::to_integer<int>(bytes.back())};
+  std::ranges::copy(bytes.first(sizeof(NcclUniqueId)), std::as_writable_bytes(std::span(plan.id.bytes)).begin());
+  return plan;
+}
+
+void NcclCreation::create(const NcclCreationPlan& plan) {
   NcclConfig parents = launch_config(1, name_);
   parents.blocking = 0;
   wait_until([] { return true; });  // throws if it was cancelled before
@@ -96,9 +111,9 @@ void NcclCreation::create(const NcclUniqueId& id) {
     settle_parents();
   };
   in_group([&](std::size_t rank) {
-    return nccl().init_rank(&comms_[rank].parent, static_cast<int>(world_size_), id, ranks_[rank], &parents);
+    return nccl().init_rank(&comms_[rank].parent, static_cast<int>(world_size_), plan.id, ranks_[rank], &parents);
   });
-  NcclConfig children_config = launch_config(opened_->ctas(), name_);
+  NcclConfig children_config = launch_config(plan.ctas, name_);
   in_group([&](std::size_t rank) {
     return nccl().split(comms_[rank].parent, 0, ranks_[rank], &comms_[rank].child, &children_config);
   });

@@ -3,16 +3,32 @@
 #include <coxswain/collectives/nccl/nccl.hpp>
 #include <coxswain/collectives/nccl/nccl_device_resources.hpp>
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace cox::detail {
+
+/// What the process of rank 0 decides for the creation in all processes.
+struct NcclCreationPlan {
+  static constexpr std::size_t encoded_size = sizeof(NcclUniqueId) + 1;
+  using Encoded = std::array<std::byte, encoded_size>;
+
+  NcclUniqueId id;
+  int ctas = 0;  ///< of NCCL's kernels, at most 64; 0: as many as NCCL chooses. NCCL needs the same in all processes.
+
+  [[nodiscard]] Encoded encode() const noexcept;
+  /// Nothing if the bytes are no plan.
+  [[nodiscard]] static std::optional<NcclCreationPlan> decode(std::span<const std::byte> bytes) noexcept;
+};
 
 /// Creates NCCL's communicators of the ranks of this process in a communicator of several processes. NCCL cannot end a
 /// blocking creation whose peer is gone, but a launch on a non-blocking communicator takes several times as long. So
@@ -43,7 +59,7 @@ class NcclCreation {
   [[nodiscard]] static NcclUniqueId make_id();
   /// Blocks until all processes have created their communicators, all ranks are connected, and all processes have
   /// agreed whether they share memory. Throws the cause of cancel(), CollectiveError Backend.
-  void create(const NcclUniqueId& id);
+  void create(const NcclCreationPlan& plan);
   /// create() throws this cause soon, also if it is called later. The first cause is kept. Any thread; may block for
   /// the time that ncclCommRevoke takes.
   void cancel(const std::exception_ptr& cause) noexcept;

@@ -15,8 +15,8 @@ namespace cox::detail {
 /// Messages between the processes of a world about their NCCL communicators, by way of the leader. Any thread.
 class NcclExchange {
  public:
-  /// Sends the unique id of a communicator to its other processes. Throws std::bad_alloc.
-  virtual void share_id(const SharedCommunicator& communicator, std::span<const std::byte> id) = 0;
+  /// Sends an encoded NcclCreationPlan to the other processes of the communicator. Throws std::bad_alloc.
+  virtual void share_plan(const SharedCommunicator& communicator, std::span<const std::byte> plan) = 0;
   /// The operation has failed in this process, or will give results that are not valid: the other processes must mark
   /// it, and what depends on it, as failed (L14). `operation` 0: all operations of the communicator that have not
   /// completed, because this process aborts NCCL there. Calls `noted` when all other processes have done so, or are

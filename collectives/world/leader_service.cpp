@@ -200,8 +200,11 @@ void LeaderService::welcome_next_successor() {
     const Link late = weak.lock();
     if (failed || !is_welcomed_ || successors_.front().link != late) return;
     late->close();
+    const std::uint16_t process = successors_.front().process;
+    const std::uint32_t restart = successors_.front().facts.restart;
     successors_.pop_front();
     is_welcomed_ = false;
+    if (handlers_.expelled) handlers_.expelled(process, restart);  // it may be stopped
     welcome_next_successor();
   });
 }

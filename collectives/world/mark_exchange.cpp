@@ -29,8 +29,8 @@ SharedSequence sequence_of(const OperationOfAll& operation) {
 
 }  // namespace
 
-void MarkExchange::share_id(const SharedCommunicator& communicator, std::span<const std::byte> id) {
-  send_(Share{.of = name_of({communicator, TransferRanks::of_creation()}, 1), .bytes = {id.begin(), id.end()}});
+void MarkExchange::share_plan(const SharedCommunicator& communicator, std::span<const std::byte> plan) {
+  send_(Share{.of = name_of({communicator, TransferRanks::of_creation()}, 1), .bytes = {plan.begin(), plan.end()}});
 }
 
 void MarkExchange::mark(const SharedSequence& sequence, std::uint64_t operation, const std::exception_ptr& why,
@@ -53,12 +53,8 @@ void MarkExchange::mark(const SharedSequence& sequence, std::uint64_t operation,
 
 bool MarkExchange::handle(const Message& message) {
   if (const auto* const share = std::get_if<Share>(&message)) {
-    NcclUniqueId id;
-    const auto bytes = std::as_writable_bytes(std::span(id.bytes));
-    if (share->bytes.size() == bytes.size()) {
-      std::ranges::copy(share->bytes, bytes.begin());
-      NcclCommunicator::receive_id(sequence_of(share->of).communicator, id);
-    }
+    if (const auto plan = NcclCreationPlan::decode(share->bytes))
+      NcclCommunicator::receive_plan(sequence_of(share->of).communicator, *plan);
     return true;
   }
   if (const auto* const mark = std::get_if<Mark>(&message)) {

@@ -19,7 +19,7 @@ class MarkExchange final : public NcclExchange {
   /// `send` sends a message to the leader. It must neither throw nor block.
   explicit MarkExchange(std::function<void(Message)> send) : send_(std::move(send)) {}
 
-  void share_id(const SharedCommunicator& communicator, std::span<const std::byte> id) override;
+  void share_plan(const SharedCommunicator& communicator, std::span<const std::byte> plan) override;
   void mark(const SharedSequence& sequence, std::uint64_t operation, const std::exception_ptr& why,
             UniqueFunction<void()> noted) noexcept override;
 

@@ -447,9 +447,8 @@ void WorldSession::receive_data_hello(const std::shared_ptr<Tcp::socket>& socket
   if (const auto oldest = unidentified_.add(socket)) oldest->close(ignored);
   boost::asio::async_read(
       *socket, boost::asio::buffer(*frame), [this, socket, frame, timer](const error_code& error, std::size_t) {
-        unidentified_.remove(socket);
         timer->cancel();
-        if (error || !data_acceptor_.is_open()) return;
+        if (!unidentified_.remove(socket) || error || !data_acceptor_.is_open()) return;
         try {
           const Message message = decode(std::span(*frame).subspan(length_bytes));
           const auto* const hello = std::get_if<DataHello>(&message);

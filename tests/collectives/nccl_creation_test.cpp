@@ -33,6 +33,7 @@
 using namespace cox;
 using namespace std::chrono_literals;
 using cox::detail::NcclCreation;
+using cox::detail::NcclCreationPlan;
 using cox::detail::NcclExchange;
 using cox::detail::NcclUniqueId;
 using Kind = test::FakeNccl::Kind;
@@ -123,7 +124,7 @@ NcclCreation creation_of(std::vector<int> ranks, std::size_t world_size, bool id
 std::string outcome_of(NcclCreation& creation, const NcclUniqueId& id) {
   std::string text;
   try {
-    creation.create(id);
+    creation.create({.id = id});
   } catch (const std::exception& error) {
     text = error.what();
   }
@@ -146,8 +147,8 @@ TEST_CASE("The ranks of several processes are created non-blocking, and split in
   const NcclUniqueId id = NcclCreation::make_id();
   NcclCreation first = creation_of({0, 1}, 3);
   NcclCreation second = creation_of({2}, 3);
-  auto other = std::async(std::launch::async, [&] { second.create(id); });
-  first.create(id);
+  auto other = std::async(std::launch::async, [&] { second.create({.id = id}); });
+  first.create({.id = id});
   other.get();
   const auto comms = first.take();
   REQUIRE(comms.size() == 2);
@@ -166,10 +167,10 @@ TEST_CASE("The ranks of several processes are created non-blocking, and split in
   CHECK(std::ranges::count(fake.ctas, Ctas{detail::NcclConfig::undefined, detail::NcclConfig::undefined}) == 3);
 }
 
-TEST_CASE("The communicators on which operations are launched have the CTAs of their devices") {
+TEST_CASE("The communicators on which operations are launched have the CTAs of the plan") {
   test::FakeNccl& fake = fresh_nccl();
-  NcclCreation creation({0}, 1, "cox.7.2", std::make_shared<Opened>(true, nullptr, 16));
-  creation.create(NcclCreation::make_id());
+  NcclCreation creation = creation_of({0}, 1);
+  creation.create({.id = NcclCreation::make_id(), .ctas = 16});
   creation.abort();
   const std::lock_guard lock(fake.mutex);
   CHECK(fake.ctas == std::vector<test::FakeNccl::Ctas>{{1, 1}, {16, 16}});
@@ -276,10 +277,8 @@ struct TwoProcesses : NcclExchange {
     while (!nccl.expired()) std::this_thread::yield();  // its watch may be looking at it
   }
 
-  void share_id(const SharedCommunicator&, std::span<const std::byte> id) override {
-    NcclUniqueId shared;
-    std::memcpy(shared.bytes.data(), id.data(), shared.bytes.size());
-    id_shared.set_value(shared);
+  void share_plan(const SharedCommunicator&, std::span<const std::byte> plan) override {
+    plan_shared.set_value(NcclCreationPlan::decode(plan).value());
   }
   void mark(const SharedSequence&, std::uint64_t operation, const std::exception_ptr&,
             UniqueFunction<void()> noted) noexcept override {
@@ -318,7 +317,7 @@ struct TwoProcesses : NcclExchange {
                             }};
     return {.devices = world.communicator.devices,
             .ordinals = {0},
-            .open = [] { return std::make_unique<Opened>(); },
+            .open = [this] { return std::make_unique<Opened>(true, nullptr, ctas); },
             .quiesce = [] { return std::make_shared<int>(); },
             .try_quiesce =
                 [this](std::chrono::milliseconds) {
@@ -344,11 +343,12 @@ struct TwoProcesses : NcclExchange {
   }
 
   test::FakeNccl& fake = fresh_nccl();
+  int ctas = 0;
   std::weak_ptr<NcclCommunicator> nccl;
   std::exception_ptr refusal;
   std::chrono::milliseconds leave_within{30s};
   std::chrono::milliseconds timeout{60s};
-  std::promise<NcclUniqueId> id_shared;
+  std::promise<NcclCreationPlan> plan_shared;
   std::promise<void> created;
   std::promise<std::string> cannot_leave;
   std::atomic<int> meetings{0};
@@ -388,7 +388,7 @@ TEST_CASE("NCCL is not entered if the processes do not meet") {
 TEST_CASE("L16: a process that is gone while NCCL waits for it ends the creation") {
   TwoProcesses world;
   const auto nccl = world.begin();
-  static_cast<void>(world.id_shared.get_future().get());
+  static_cast<void>(world.plan_shared.get_future().get());
   NcclCommunicator::lose_process(1, gone());
   world.created.get_future().get();
   CHECK(wait_until_destroyed(*nccl));
@@ -398,13 +398,35 @@ TEST_CASE("L16: a process that is gone while NCCL waits for it ends the creation
   CHECK(live(world.fake) == 0);
 }
 
+TEST_CASE("The process of rank 0 decides for all how many CTAs NCCL has") {
+  TwoProcesses world;
+  world.ctas = 16;
+  const auto nccl = world.begin();
+  const NcclCreationPlan plan = world.plan_shared.get_future().get();
+  CHECK(plan.ctas == 16);
+  const NcclCreationPlan::Encoded bytes = plan.encode();
+  const auto decoded = NcclCreationPlan::decode(bytes);
+  REQUIRE(decoded);
+  CHECK(decoded->id.bytes == plan.id.bytes);
+  CHECK(decoded->ctas == 16);
+  CHECK_FALSE(NcclCreationPlan::decode(std::span(bytes).first(bytes.size() - 1)));
+  NcclCreationPlan::Encoded damaged = bytes;
+  damaged.back() = std::byte{200};
+  CHECK_FALSE(NcclCreationPlan::decode(damaged));
+  NcclCreation other = creation_of({1}, 2);
+  other.create(plan);
+  world.created.get_future().get();
+  CHECK(nccl->broken() == nullptr);
+  nccl->close();
+  other.abort();
+}
+
 TEST_CASE("L14: NCCL is aborted only when the other processes have marked what failed") {
   TwoProcesses world;
   world.notes_at_once = false;
   const auto nccl = world.begin();
-  const NcclUniqueId id = world.id_shared.get_future().get();
   NcclCreation other = creation_of({1}, 2);
-  other.create(id);
+  other.create(world.plan_shared.get_future().get());
   world.created.get_future().get();
   REQUIRE(nccl->broken() == nullptr);
   nccl->abort(gone());
@@ -427,7 +449,7 @@ TEST_CASE("L14: a mark is noted only when another thread has ended its own marki
   TwoProcesses world;
   const auto nccl = world.begin();
   NcclCreation other = creation_of({1}, 2);
-  other.create(world.id_shared.get_future().get());
+  other.create(world.plan_shared.get_future().get());
   world.created.get_future().get();
   world.holds_refusals = true;
   auto aborting = std::async(std::launch::async, [&] { nccl->abort(gone()); });
@@ -448,7 +470,7 @@ TEST_CASE("L14: a mark of a transfer concerns only the device that takes part in
   TwoProcesses world;
   const auto nccl = world.begin();
   NcclCreation other = creation_of({1}, 2);
-  other.create(world.id_shared.get_future().get());
+  other.create(world.plan_shared.get_future().get());
   world.created.get_future().get();
   constexpr TransferRanks transfer{.from = 0, .to = 1};
   constexpr DeviceId device{.type = 0, .index = 5};
@@ -472,7 +494,7 @@ TEST_CASE("A process that leaves its world launches nothing more on idle communi
   TwoProcesses world;
   const auto nccl = world.begin();
   NcclCreation other = creation_of({1}, 2);
-  other.create(world.id_shared.get_future().get());
+  other.create(world.plan_shared.get_future().get());
   world.created.get_future().get();
   CHECK_NOTHROW(nccl->begin_launch(0));
   NcclCommunicator::lose_world(gone(), true);
@@ -494,7 +516,7 @@ TEST_CASE("L14: a communicator that lost its world while a rank was launching is
   world.notes_at_once = false;
   const auto nccl = world.begin();
   NcclCreation other = creation_of({1}, 2);
-  other.create(world.id_shared.get_future().get());
+  other.create(world.plan_shared.get_future().get());
   world.created.get_future().get();
   NcclCommunicator::lose_world(gone(), true);  // it is idle: a rank has launched, but not added its launch
   world.hold_quiescence = true;                // that launch is counted
@@ -523,7 +545,7 @@ TEST_CASE("After a GPU fault during the creation, NCCL is not called") {
   TwoProcesses world;
   const int before = live(world.fake);
   const auto nccl = world.begin();
-  static_cast<void>(world.id_shared.get_future().get());
+  static_cast<void>(world.plan_shared.get_future().get());
   while (live(world.fake) == before) std::this_thread::yield();
   world.has_fault = true;
   nccl->abort(gone());
@@ -541,7 +563,7 @@ struct HeldAbort final : TwoProcesses {
     leave_within = 20ms;
     timeout = its_timeout;
     own = begin();
-    other.create(id_shared.get_future().get());
+    other.create(plan_shared.get_future().get());
     created.get_future().get();
     const std::lock_guard lock(fake.mutex);
     fake.hold_abort = true;

@@ -23,7 +23,7 @@ class KeptMarks final : public NcclExchange {
   KeptMarks& operator=(const KeptMarks&) = delete;
   ~KeptMarks() { set_of_process(nullptr); }
 
-  void share_id(const SharedCommunicator&, std::span<const std::byte>) override {}
+  void share_plan(const SharedCommunicator&, std::span<const std::byte>) override {}
   void mark(const SharedSequence&, std::uint64_t operation, const std::exception_ptr&,
             UniqueFunction<void()> noted) noexcept override {
     operations.push_back(operation);

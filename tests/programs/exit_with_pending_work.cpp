@@ -34,8 +34,8 @@ struct Service {
 int main() {
   alarm(60);
   auto handle = cox::DeviceHandle<Service>::get({});
-  static std::promise<void> gate;
-  handle.submit([](Service&) { gate.get_future().wait(); });
+  std::promise<void> gate;
+  handle.submit([opened = gate.get_future()](Service&) { opened.wait(); });
   for (int i = 0; i < tasks; ++i) {
     if (i % 2 == 0) {
       handle.submit([](Service&) { ++done; });

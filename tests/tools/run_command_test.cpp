@@ -202,7 +202,8 @@ TEST_CASE("A program that does not end after a signal is killed after a time, or
   const Command late = run_script(script + "exec sleep 1000", {"--kill-after", "10ms"});
   CHECK(code_of(late) == 128 + SIGKILL);
   CHECK(late.err == "cox run: '/bin/sh' has not ended within 10ms of the signal, and is sent SIGKILL\n");
-  const Command repeated = run_script(script + "kill -INT $PPID; exec sleep 1000", {"--kill-after", "1h"});
+  const Command repeated =
+      run_script(script + "kill -TERM $PPID; sleep 1.1; kill -INT $PPID; exec sleep 1000", {"--kill-after", "1h"});
   CHECK(code_of(repeated) == 128 + SIGKILL);
   CHECK(repeated.err == "cox run: '/bin/sh' has not ended before the second signal, and is sent SIGKILL\n");
   CHECK(code_of(run_script("exit 0", {"--kill-after", "soon"})) == 2);
@@ -218,6 +219,31 @@ TEST_CASE("The processes that a program has started are sent its signals, and ma
   const Command command = run_script("COX=$PPID /bin/sh -c \"$INNER\"; true");
   CHECK(code_of(command) == 128 + SIGTERM);
   CHECK(command.err.empty());
+  CHECK(content(out) == "saved\n");
+}
+
+TEST_CASE("The processes that a program has started are sent SIGTERM only when it has ended, and SIGUSR1 not at all") {
+  const TemporaryFile out("");
+  const Variable path("OUT", out.path());
+  // The program needs its helper to end.
+  const Variable helper("HELPER", "trap 'echo asked >> $OUT; exit 0' TERM USR1; while [ ! -s $OUT ]; do :; done");
+  const Command command = run_script(
+      "trap : USR1; trap 'echo saves > $OUT; wait $!; exit 5' TERM; /bin/sh -c \"$HELPER\" & "
+      "kill -USR1 $PPID; kill -TERM $PPID; while :; do :; done");
+  CHECK(code_of(command) == 5);
+  CHECK(content(out) == "saves\n");
+}
+
+TEST_CASE("A program that a signal ends before cox run gets the same signal is not the end of its group") {
+  const TemporaryFile out("");
+  const Variable path("OUT", out.path());
+  const Variable inner("INNER",
+                       "trap 'echo saved > $OUT; exit 0' TERM; echo ready > $OUT; "
+                       "while kill -0 $PPID 2> /dev/null; do :; done; kill -TERM $COX; while :; do :; done");
+  // As a service manager does, which signals all processes of a service one by one.
+  const Command command =
+      run_script("COX=$PPID /bin/sh -c \"$INNER\" & while [ ! -s $OUT ]; do :; done; kill -TERM $$");
+  CHECK(code_of(command) == 128 + SIGTERM);
   CHECK(content(out) == "saved\n");
 }
 

@@ -198,12 +198,12 @@ TEST_CASE("Processes of a world that do not end after a signal are killed after 
                    "[ $P = 0 ] && trap 'exit 3' TERM || trap '' TERM INT; echo > $D/ready$P; "
                    "[ $P = 0 ] && while :; do :; done; "
                    "[ $P = 2 ] && await ready0 && await ready1 && kill -TERM $PPID && await_gone 0" +
-                       std::string(is_repeated ? " && kill -INT $PPID" : "") + "; exec sleep 1000",
-                   {"--kill-after", is_repeated ? "1h" : "1s", "--grace", "0ms"});
+                       std::string(is_repeated ? " && sleep 1.1 && kill -INT $PPID" : "") + "; exec sleep 1000",
+                   {"--kill-after", is_repeated ? "1h" : "5s", "--grace", "0ms"});
     CAPTURE(command.err);
     CHECK(code_of(command) == 3);
     const std::string late = std::string("of '/bin/sh' has not ended ") +
-                             (is_repeated ? "before the second signal" : "within 1s of the signal") +
+                             (is_repeated ? "before the second signal" : "within 5s of the signal") +
                              ", and is sent SIGKILL\n";
     CHECK_THAT(command.err, ContainsSubstring(late) && !ContainsSubstring("SIGTERM"));
     CHECK(lines_of(command.err) == 2);

@@ -73,7 +73,7 @@ RunCommand::RunCommand(CLI::App& app)
       .add_option(
           "--kill-after", kill_after_,
           "How long the program may take to end after SIGINT, SIGTERM, SIGHUP or SIGQUIT to cox run before it is "
-          "killed; a second SIGINT or SIGTERM kills it at once")
+          "killed; SIGINT 1 s or more after that kills it at once")
       ->capture_default_str();
   command_
       .add_option("--kept-limit", kept_limit_,

@@ -5,7 +5,9 @@
 #include <coxswain/servers/cuda/device/cuda_devices.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstdlib>
 
 namespace cox::detail {
 namespace {
@@ -14,6 +16,13 @@ bool is_on_nvlink(DeviceId device) {
   return std::ranges::any_of(enumerate_cuda_devices(), [device](DeviceId peer) {
     return peer != device && describe_cuda_peer(device, peer).atomics;
   });
+}
+
+// They limit the CTAs, and would not if the configuration asked for more.
+bool has_nccl_variable() {
+  return std::ranges::any_of(std::array{"NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS",
+                                        "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS"},
+                             [](const char* name) { return std::getenv(name) != nullptr; });
 }
 
 }  // namespace
@@ -27,7 +36,7 @@ int measured_nccl_ctas(const NcclCtasFacts& facts) noexcept {
 int nccl_ctas(const CommunicationId& devices, const std::vector<int>& ordinals) {
   if (const auto ctas = settings().get<std::uint64_t>("collectives.nccl_ctas"); ctas != 0)
     return static_cast<int>(ctas);
-  if (!are_on_one_host(devices.devices())) return 0;
+  if (!are_on_one_host(devices.devices()) || has_nccl_variable()) return 0;
   const DeviceId own{cuda_device_type, static_cast<std::uint16_t>(ordinals.front())};
   const CudaDeviceFacts facts = describe_cuda_device(own);
   const bool nvlink =

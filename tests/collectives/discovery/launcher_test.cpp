@@ -104,7 +104,10 @@ TEST_CASE("Processes of an mpirun without PMIx are one world where COX_WORLD say
   }
   CHECK(place_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).processes == 1);
   CHECK(place_of(with(hydra, {{"COX_WORLD_PROCESS", "0"}, {"COX_WORLD_PROCESSES", "1"}})).processes == 1);
-  CHECK(place_of(with(hydra, srun)).source == Source::Slurm);
+  CHECK(place_of(with(with(hydra, srun), meeting)).source == Source::Mpi);  // its processes are steps of Slurm
+  const LauncherVariables pmi{{"PMI_RANK", "2"}, {"PMI_SIZE", "6"}};
+  CHECK(place_of(with(pmi, srun)).source == Source::Slurm);  // srun --mpi=pmi2
+  check_refused(with(with(pmi, srun), {{"PMI_SIZE", "4"}}), Refusal::Conflict, {"PMI_SIZE", "SLURM_NTASKS"});
 }
 
 TEST_CASE("Options come before all variables, and what they leave out is taken from those") {

@@ -1,6 +1,7 @@
 #include <coxswain/tests/servers/cuda_without_gpu/fake_gpus.hpp>
 #include <coxswain/tests/support/catch.hpp>
 #include <coxswain/tests/support/settings_scope.hpp>
+#include <coxswain/tests/support/variable.hpp>
 
 #include <coxswain/runtime/communication/communication_id.hpp>
 #include <coxswain/runtime/communication/world_process.hpp>
@@ -56,6 +57,10 @@ TEST_CASE("The CTAs of two GPUs depend on NVLink and on the setting") {
   CHECK(nccl_ctas(CommunicationId(two_gpus()), {0, 1}) == 0);
   gpus.fake.has_nvlink = true;
   CHECK(nccl_ctas(CommunicationId(two_gpus()), {0, 1}) == 32);
+  {
+    const Variable limit("NCCL_MAX_NCHANNELS", "8");
+    CHECK(nccl_ctas(CommunicationId(two_gpus()), {0, 1}) == 0);
+  }
   gpus.fake.has_peer_access = false;
   CHECK(nccl_ctas(CommunicationId(two_gpus()), {0, 1}) == 0);
   const SettingsScope settings{{"collectives.nccl_ctas", std::uint64_t{12}}};

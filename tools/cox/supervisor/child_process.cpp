@@ -4,6 +4,7 @@
 #include <coxswain/tools/cox/supervisor/descendants.hpp>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -132,8 +133,17 @@ std::optional<ProgramEnd> ChildProcess::end() noexcept {
                                : ProgramEnd{.code = WEXITSTATUS(status), .signal = 0};
   }
   if (!end_) return std::nullopt;
+  if (const int signal = std::exchange(signal_of_rest_, 0); signal != 0) kill(-id_, signal);
+  if (!awaits_group_ && !is_killed_ && !has_waited_ && CaughtSignals::requests_exit(end_->signal) && group_runs()) {
+    has_waited_ = true;
+    poll(nullptr, 0, 100);    // ends when a signal arrives
+    kill(getpid(), SIGCHLD);  // so that the caller looks again
+    return std::nullopt;
+  }
   awaits_group_ = awaits_group_ && group_runs();
-  return awaits_group_ ? std::nullopt : end_;
+  if (awaits_group_) return std::nullopt;
+  is_reported_ = true;
+  return end_;
 }
 
 // Reaps the processes of the group whose parents have ended, so that they do not count.
@@ -144,11 +154,24 @@ bool ChildProcess::group_runs() const noexcept {
   return kill(-id_, 0) == 0;
 }
 
+// The id of the group cannot have been used again: it belongs to the program until that is reaped, and then to the
+// processes of the group that are left.
 void ChildProcess::send(int signal) noexcept {
-  if (end()) return;  // else the id of the group cannot have been reused
-  if (CaughtSignals::requests_exit(signal)) awaits_group_ = true;
-  if (signal == SIGKILL) awaits_group_ = false;
-  kill(-id_, signal);
+  if (is_reported_ || (end_ && !group_runs())) return;
+  if (signal == SIGKILL) {
+    is_killed_ = true;
+    awaits_group_ = false;
+    if (end_ && end_->exit_code() == 0) end_ = ProgramEnd{.code = 0, .signal = SIGKILL};  // the rest could not end
+  } else if (CaughtSignals::requests_exit(signal) && !is_killed_) {
+    awaits_group_ = true;
+  }
+  const bool is_for_program = signal == SIGUSR1 || signal == SIGUSR2;
+  if (end_ || (!is_for_program && signal != SIGTERM && signal != SIGHUP)) {
+    if (!is_for_program) kill(-id_, signal);
+    return;
+  }
+  if (!is_for_program) signal_of_rest_ = signal;
+  kill(id_, signal);
 }
 
 // False also if it is not known: there is no memory to read the state of the process.

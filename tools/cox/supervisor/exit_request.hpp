@@ -5,14 +5,15 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <set>
 #include <string>
 
 namespace cox::tools {
 
 /// The signals that request the end of a run, and the time at which the processes that still run are killed: some time
-/// after the first signal, or at once when a node is sent a second SIGINT or SIGTERM. One thread.
+/// after the first signal, or at once when a node is sent SIGINT 1 s or more after its first signal. Schedulers and
+/// launchers send SIGTERM more than once, and signals of different kinds together. One thread.
 class ExitRequest {
  public:
   using Clock = std::chrono::steady_clock;
@@ -22,8 +23,8 @@ class ExitRequest {
   /// A signal for which CaughtSignals::requests_exit() holds has arrived at that node.
   void note(int signal, Clock::time_point now, std::uint16_t node = 0) {
     if (!kill_at_) kill_at_ = now + kill_after_;
-    // A launcher sends a signal to all nodes, and a hangup arrives together with other signals.
-    if ((signal != SIGINT && signal != SIGTERM) || ended_.insert(node).second || is_repeated_) return;
+    const Clock::time_point first = first_.try_emplace(node, now).first->second;
+    if (signal != SIGINT || now < first + std::chrono::seconds(1) || is_repeated_) return;
     is_repeated_ = true;
     kill_at_ = now;
   }
@@ -40,7 +41,7 @@ class ExitRequest {
  private:
   std::chrono::nanoseconds kill_after_;
   std::optional<Clock::time_point> kill_at_;
-  std::set<std::uint16_t> ended_;  // nodes that were sent SIGINT or SIGTERM
+  std::map<std::uint16_t, Clock::time_point> first_;  // signal, by node
   bool is_repeated_ = false;
 };
 

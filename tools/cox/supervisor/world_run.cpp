@@ -111,6 +111,7 @@ void WorldRun::start_successor(std::size_t process) try {
 std::optional<WorldRun::Clock::time_point> WorldRun::due() const noexcept {
   std::optional<Clock::time_point> first = due_;
   if (state_ != State::Killed && kill_at_ && (!first || *kill_at_ < *first)) first = kill_at_;
+  if (kill_at_) return first;
   for (const Member& member : members_)
     for (const auto& time : {member.starts_again, member.kill_at})
       if (time && (!first || *time < *first)) first = time;
@@ -119,7 +120,7 @@ std::optional<WorldRun::Clock::time_point> WorldRun::due() const noexcept {
 
 void WorldRun::note_expelled(std::size_t process) {
   Member& member = members_[process];
-  if (!successors_.delay || state_ != State::Runs || member.end || member.kill_at) return;
+  if (!successors_.delay || state_ != State::Runs || kill_at_ || member.end || member.kill_at) return;
   member.kill_at = Clock::now() + grace_.before_terminate;
 }
 
@@ -184,6 +185,8 @@ void WorldRun::force_end(int signal, const std::string& lateness) {
 void WorldRun::expect_end(Clock::time_point kill_at, std::string lateness) {
   kill_at_ = kill_at;
   lateness_ = std::move(lateness);
+  if (state_ != State::Killed) due_.reset();
+  for (Member& member : members_) member.kill_at.reset();
 }
 
 void WorldRun::send(int signal, ProcessRange except) noexcept {

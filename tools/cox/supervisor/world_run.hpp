@@ -75,8 +75,8 @@ class WorldRun {
   [[nodiscard]] bool tend();
   /// When tend() is to be called at the latest; std::nullopt: when a process has ended.
   [[nodiscard]] std::optional<Clock::time_point> due() const noexcept;
-  /// The leader of the world has expelled the process. If it still runs after WorldGrace::before_terminate, as one that
-  /// is stopped does, it is killed, so that its successor starts. Without WorldSuccessors this does nothing.
+  /// The leader of the world has expelled the process. If it still runs after WorldGrace::before_terminate, as a
+  /// stopped process does, it is killed, so that its successor starts. Without WorldSuccessors this does nothing.
   void note_expelled(std::size_t process);
   /// Sends a signal to all processes that run, but not to those of `except`.
   void send(int signal, ProcessRange except = {}) noexcept;

@@ -264,8 +264,9 @@ std::string WorldSupervisor::reload(WorldRun* world) {
   if (world == nullptr && nodes_ && !nodes_->are_present()) return "the processes wait for " + nodes_->missing() + "\n";
   reload_requested_ = true;
   if (world == nullptr) return "the processes are started now\n";
-  world->expect_end(Clock::now() + options_.kill_after,
-                    "has not ended within " + format_duration(options_.kill_after) + " of the reload");
+  if (!exit_.is_made())
+    world->expect_end(Clock::now() + options_.kill_after,
+                      "has not ended within " + format_duration(options_.kill_after) + " of the reload");
   world->send(SIGTERM);
   return "all processes have been sent SIGTERM; they are started again when all have ended\n";
 }
