@@ -18,8 +18,8 @@ namespace cox {
 
 using detail::MarkScope;
 using detail::NcclCreation;
-using detail::NcclExchange;
 using detail::NcclCreationPlan;
+using detail::NcclExchange;
 
 namespace {
 
