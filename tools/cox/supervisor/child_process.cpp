@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 namespace cox::tools {
 namespace {
