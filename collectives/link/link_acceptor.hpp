@@ -17,8 +17,8 @@
 
 namespace cox::detail::world {
 
-/// Accepts connections, each of which must send its first message in time. At most `most_unidentified` that have not
-/// done so exist at a time; then the oldest is closed for each new one. `Link` is a MessageLink. All functions are for
+/// Accepts connections, each of which must send its first message in time. If there are too many that have not done so,
+/// the oldest is closed for each new one (Unidentified). `Link` is a MessageLink. All functions are for
 /// the thread of the io_context, and for the thread that starts it before it runs; the object must outlive the calls of
 /// its handlers.
 template <class Link>
@@ -29,7 +29,7 @@ class LinkAcceptor {
   using Identify = std::function<void(const std::shared_ptr<Link>& link, typename Link::Message first)>;
 
   /// `largest_first`: bytes of a first message. `identified_within`: how long a connection may exist before it has sent
-  /// one. `most`: connections that have not.
+  /// one. `most`: connections that have not sent one.
   LinkAcceptor(boost::asio::io_context& io, std::size_t largest_first, std::chrono::nanoseconds identified_within,
                Identify identify, std::size_t most = most_unidentified)
       : io_(io),

@@ -217,7 +217,7 @@ std::shared_ptr<FakeNcclShared> map(const std::string& file) {
   return {static_cast<FakeNcclShared*>(found), [](FakeNcclShared* shared) { ::munmap(shared, FakeNcclShared::bytes); }};
 }
 
-// Under the lock. Of communicators all of whose ranks belong to this process.
+// Under the lock. For communicators that have all their ranks in this process.
 std::uint64_t next_communicator() {
   static std::uint64_t last = 0;
   return ++last;

@@ -147,7 +147,7 @@ std::optional<ProgramEnd> ChildProcess::end() noexcept {
   return end_;
 }
 
-// Reaps the processes of the group whose parents have ended, so that they do not count.
+// Reaps the processes of the group that have ended after their parents, so that they do not count.
 bool ChildProcess::group_runs() const noexcept {
   int status = 0;
   while (wait_for(-id_, status, WNOHANG) > 0) {

@@ -6,7 +6,9 @@
 #include <unistd.h>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -26,12 +28,15 @@ class ExpelledProcesses {
     if (!event_.is_open()) throw std::system_error(errno, std::generic_category(), "eventfd");
   }
 
-  /// Any thread. Throws std::bad_alloc.
-  void add(const Process& process) {
+  /// Any thread. Without memory the process is not added, which is reported on the standard error stream.
+  void add(const Process& process) noexcept try {
     const std::lock_guard lock(mutex_);
     processes_.push_back(process);
     const std::uint64_t one = 1;
     static_cast<void>(!::write(event_.get(), &one, sizeof one));
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "cox run: no memory: process %u, which is expelled from the world, gets no successor\n",
+                 unsigned{process.number});
   }
   /// Those that were added since the last call. Any thread; does not block.
   [[nodiscard]] std::vector<Process> take() {
