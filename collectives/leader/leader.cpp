@@ -52,8 +52,7 @@ Leader::Fault Leader::receive(std::uint16_t process, Message message, Time now) 
   } else if (const auto* const check = std::get_if<LinkCheck>(&message)) {
     fault = on(process, *check);
   } else if (const auto* const bye = std::get_if<Bye>(&message)) {
-    gone(process, Kind::ProcessGone,
-         bye->text.empty() ? "it has left the world" : "it has left the world: " + bye->text);
+    on(process, *bye);
   } else if (!std::holds_alternative<Heartbeat>(message)) {
     fault =
         fmt::format("it has sent a message of type {}, which only the leader or the link sends", message.index() + 1);
@@ -188,7 +187,10 @@ Leader::Fault Leader::on(std::uint16_t process, const Progress& message) {
   LeaderSequence* sequence = nullptr;
   std::size_t member = 0;
   if (Fault fault = find_sequence(process, message.number, sequence, member)) return fault;
-  if (sequence == nullptr) return std::nullopt;
+  if (sequence == nullptr) {
+    drop_unfinished(process, message.number, message.completed);
+    return std::nullopt;
+  }
   const std::uint64_t before = sequence->members()[member].completed;
   // The operations that a break has ended count as completed, too.
   if (message.completed < before || (message.completed >= sequence->next() && sequence->next() != sequence->end()))

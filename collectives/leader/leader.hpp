@@ -52,6 +52,8 @@ struct Outgoing {
 /// - The creation of NCCL's communicators is an operation of a sequence of its own. So no process enters NCCL before
 ///   all member processes are ready, and the creation has its turn: each process has launched everything with an
 ///   earlier turn, and nothing with a later one.
+/// - A process that leaves in good order, and has completed its released operations, breaks its instances, but is
+///   needed until the other member processes have completed these, too: the last ones of NCCL's may still be under way.
 /// - A Share is passed on to the other member processes. So is a Mark; its sender gets a MarkNoted when all of them
 ///   have noted it, or are gone. A LinkCheck is passed on to the process that it names.
 /// - An operation is overdue at the deadline of its first Ask. The missing processes are asked what they are doing, and
@@ -67,6 +69,12 @@ class Leader {
  public:
   using Time = std::chrono::steady_clock::time_point;
   using Kind = CollectiveError::Kind;
+  /// A process that has left.
+  struct Left {
+    std::uint16_t process = 0;
+    std::string why = {};        ///< "it has left the world"
+    bool in_good_order = false;  ///< Bye without a text
+  };
   /// What is wrong with a message of a process; nothing if it is in order.
   using Fault = std::optional<std::string>;
 
@@ -83,9 +91,12 @@ class Leader {
   /// this kind: ProcessGone or ProcessSilent. Messages of the process are ignored from now on. Idempotent.
   void gone(std::uint16_t process, Kind kind, const std::string& text);
   /// A message of a process. If it returns a fault, the message is not in order: the caller must end the link and call
-  /// gone(). A Bye is as gone(). Ignores the messages of processes that are gone: after joined(), the caller must pass
-  /// on messages of the successor only. Precondition: the world has a process of this number.
+  /// gone(). Ignores the messages of processes that are gone: after joined(), the caller must pass on messages of the
+  /// successor only. Precondition: the world has a process of this number.
   [[nodiscard]] Fault receive(std::uint16_t process, Message message, Time now);
+  /// A process that has sent a Bye, and that the others do not need any more. The caller must call gone() for it, and
+  /// then this again. Every call of the other functions can change it.
+  [[nodiscard]] std::optional<Left> next_left() const;
   /// Handles the operations that are overdue, and the questions that were not answered.
   void expire(Time now);
   /// When expire() must be called next: at once if that is not in the future. Can be before any operation is overdue.
@@ -112,6 +123,10 @@ class Leader {
   };
   struct Process {
     bool is_present = true;
+    bool leaves = false;         // it has sent a Bye, and is present
+    bool in_good_order = false;  // it says no reason
+    bool stays = false;          // until the others do not need it any more
+    std::string why = {};
     ProcessFacts facts = {};
     std::unordered_map<std::uint64_t, Binding> bindings = {};  // by number
     std::set<InstanceId> instances = {};                       // that have not ended
@@ -129,6 +144,7 @@ class Leader {
     std::size_t group;
     std::uint64_t epoch;
     std::map<Direction, SequenceId> sequences = {};
+    bool is_given_up = false;  // a process has sent a Mark of operation 0
   };
   struct Question {
     OperationId about;                                            // the overdue operation
@@ -156,6 +172,15 @@ class Leader {
     std::uint16_t origin;
     std::uint64_t id;  // that the origin gave it
     std::set<std::uint16_t> missing;
+  };
+
+  /// Released operations of an instance that has ended, which a process has not completed.
+  struct Unfinished {
+    SequenceId sequence = 0;
+    std::size_t group = 0;
+    std::uint64_t epoch = 0;
+    std::uint64_t last = 0;
+    std::set<std::uint16_t> completed_by = {};
   };
 
   // leader.cpp: messages and releases
@@ -188,6 +213,18 @@ class Leader {
   void send_known_refusals(const LeaderSequence& sequence, const SequenceMember& member);
   void end_if_finished(InstanceId id);
 
+  // leader_leaving.cpp: processes that leave in good order
+  void on(std::uint16_t process, const Bye& message);
+  template <class Visit>
+  [[nodiscard]] bool any_sequence_of(std::uint16_t process, const Visit& visit) const;
+  [[nodiscard]] bool has_unfinished(std::uint16_t process) const;
+  [[nodiscard]] bool others_need(std::uint16_t process) const;
+  [[nodiscard]] bool is_unfinished(const LeaderSequence& sequence, std::size_t index) const;
+  void keep_unfinished(const LeaderSequence& sequence);
+  void drop_unfinished(std::uint16_t process, std::uint64_t number, std::uint64_t completed);
+  void drop_given_up(const OperationOfAll& of);
+  void drop_unfinished_of(std::uint16_t process);
+
   // leader_deadlines.cpp: deadlines
   void on(std::uint16_t process, Answer& message);
   void watch(LeaderSequence& sequence);
@@ -210,6 +247,7 @@ class Leader {
 
   // leader_text.cpp: names and texts
   [[nodiscard]] std::string name(std::uint16_t process) const;
+  [[nodiscard]] std::string sentence_of(std::uint16_t process, const std::string& why) const;
   [[nodiscard]] std::string name(OperationId operation) const;
   [[nodiscard]] std::string name_with_request(OperationId operation) const;
   [[nodiscard]] std::string cycle_text(const std::vector<CycleStep>& cycle) const;
@@ -228,6 +266,8 @@ class Leader {
   std::uint64_t last_question_ = 0;
   std::map<std::uint64_t, PendingMark> marks_;
   std::uint64_t last_mark_ = 0;
+  std::size_t leaving_ = 0;                                                   // processes with Process::leaves
+  std::map<std::pair<std::uint16_t, std::uint64_t>, Unfinished> unfinished_;  // by process and its number
   std::vector<Outgoing> outgoing_;
 };
 

@@ -29,15 +29,16 @@ void Leader::gone(std::uint16_t process, Kind kind, const std::string& text) {
   Process& leaving = processes_.at(process);
   if (!leaving.is_present) return;
   leaving.is_present = false;
+  if (std::exchange(leaving.leaves, false)) --leaving_;
   leaving.bindings.clear();
-  std::string sentence = name(process) + " is gone: " + text;
-  cut(sentence, max_text);
+  const std::string sentence = sentence_of(process, text);
   // Before the Gone: with that, processes abort what they have launched, and report this as the cause.
   for (const InstanceId instance : std::exchange(leaving.instances, {}))
     break_instance(instance, {.kind = kind, .process = process, .text = sentence});
   for (std::size_t other = 0; other < processes_.size(); ++other)
     if (processes_[other].is_present) send(static_cast<std::uint16_t>(other), Gone{process, kind, sentence});
   forget_marks_of(process);
+  drop_unfinished_of(process);
   advance_ready();
 }
 
@@ -96,7 +97,8 @@ Leader::Fault Leader::on(std::uint16_t process, Open& open) {
   }
   const InstanceId instance = make_instance(known->second, open.epoch);
   if (Fault fault = bind(process, open, instance)) return fault;
-  const auto absent = std::ranges::find_if(group.processes, [&](auto each) { return !processes_[each].is_present; });
+  const auto absent = std::ranges::find_if(
+      group.processes, [&](auto each) { return !processes_[each].is_present || processes_[each].leaves; });
   if (absent != group.processes.end())
     break_instance(instance, {.kind = Kind::ProcessGone, .process = *absent, .text = name(*absent) + " is gone"});
   return std::nullopt;
@@ -172,6 +174,7 @@ Leader::Fault Leader::on(std::uint16_t process, Close& message) {
     break_instance(sequence->instance(),
                    {.kind = Kind::Aborted, .process = process, .text = name(process) + " has closed the communicator"});
   processes_[process].bindings.erase(message.number);
+  drop_unfinished(process, message.number, LeaderSequence::endless);
   return std::nullopt;
 }
 
@@ -226,6 +229,7 @@ void Leader::end_if_finished(InstanceId id) {
     if (!sequences_.find(sequence_id)->is_finished()) return;
   for (const auto& [direction, sequence_id] : instance.sequences) {
     LeaderSequence& sequence = *sequences_.find(sequence_id);
+    keep_unfinished(sequence);
     for (const SequenceMember& member : sequence.members()) {
       auto& bindings = processes_[member.process].bindings;
       const auto binding = bindings.find(member.number);

@@ -35,6 +35,7 @@ Leader::Fault Leader::on(std::uint16_t process, Mark& message) {
   const auto pending = std::ranges::count_if(marks_, [&](const auto& mark) { return mark.second.origin == process; });
   if (static_cast<std::size_t>(pending) >= max_marks)
     return fmt::format("it has sent {} marks that are not noted", max_marks);
+  if (message.of.operation == 0) drop_given_up(message.of);
   const std::uint64_t id = ++last_mark_;
   marks_.emplace(id, PendingMark{.origin = process, .id = message.id, .missing = others});
   message.id = id;

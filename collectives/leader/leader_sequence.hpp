@@ -110,8 +110,9 @@ class LeaderSequence {
 
   /// Released operations that some member has not completed.
   [[nodiscard]] std::size_t in_flight() const noexcept { return in_flight_.size(); }
-  /// The first of them. Precondition: there is one.
+  /// The first and the last of them. Precondition: there is one.
   [[nodiscard]] std::uint64_t oldest_in_flight() const noexcept { return in_flight_.front(); }
+  [[nodiscard]] std::uint64_t last_in_flight() const noexcept { return in_flight_.back(); }
   void complete(std::size_t member, std::uint64_t completed) noexcept;
   /// Released operations that this member has not completed.
   [[nodiscard]] std::size_t in_flight_of(std::size_t member) const noexcept;

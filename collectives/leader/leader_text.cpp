@@ -9,6 +9,12 @@ namespace cox::detail::world {
 
 std::string Leader::name(std::uint16_t process) const { return name_of_process(process, processes_[process].facts); }
 
+std::string Leader::sentence_of(std::uint16_t process, const std::string& why) const {
+  std::string sentence = name(process) + " is gone: " + why;
+  cut(sentence, max_text);
+  return sentence;
+}
+
 // "operation 3 of {p0/host:0, p1/host:0}", "transfer 3 from p0/host:0 to p1/host:0", or "the creation of {p0/cuda:0,
 // p1/cuda:0}".
 std::string Leader::name(OperationId operation) const {

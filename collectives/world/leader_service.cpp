@@ -20,7 +20,7 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t most_hello = 32'768;  // bytes of a Hello: its devices have at most 24 KiB
 constexpr std::chrono::seconds successor_connects_within{30};
-constexpr std::chrono::seconds gone_within{2};
+constexpr std::chrono::seconds broken_within{2};
 constexpr std::chrono::milliseconds interruption{500};
 
 }  // namespace
@@ -237,12 +237,6 @@ void LeaderService::receive(std::uint16_t process, Message message) {
   if (!leader_) return;
   if (std::holds_alternative<Connected>(message)) return note_connected(process);
   const bool is_own = process == options_.own;
-  if (const auto* const bye = std::get_if<Bye>(&message)) {
-    const std::string why = bye->text.empty() ? "it has left the world" : "it has left the world: " + bye->text;
-    if (!is_own) return lose(process, Kind::ProcessGone, why, bye->text.empty());
-    leader_->gone(process, Kind::ProcessGone, why);
-    return send_outgoing();
-  }
   std::optional<LinkCheck> broken;
   if (const auto* const check = std::get_if<LinkCheck>(&message)) {
     if (check->kind == LinkCheck::Kind::Broken) broken = *check;
@@ -253,7 +247,17 @@ void LeaderService::receive(std::uint16_t process, Message message) {
   if (fault && is_own) return handlers_.own_failed(*fault);
   if (fault) return lose(process, Kind::ProcessGone, "it sent a message that is not valid: " + *fault);
   if (broken) note_broken(process, *broken);
+  lose_left();
   send_outgoing();
+}
+
+void LeaderService::lose_left() {
+  while (const auto left = leader_->next_left()) {
+    if (left->process == options_.own)
+      leader_->gone(left->process, Kind::ProcessGone, left->why);
+    else
+      lose(left->process, Kind::ProcessGone, left->why, left->in_good_order);
+  }
 }
 
 void LeaderService::lose(std::uint16_t process, Kind kind, const std::string& text, bool has_left) {
@@ -264,6 +268,7 @@ void LeaderService::lose(std::uint16_t process, Kind kind, const std::string& te
   const std::string whole = name(process) + " is gone: " + text;
   cox::log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] { return whole; });
   leader_->gone(process, kind, text);
+  lose_left();
   send_outgoing();
   announce_connected();
   if (is_welcomed_)  // it may be connecting to the process
@@ -284,7 +289,7 @@ void LeaderService::note_broken(std::uint16_t process, const LinkCheck& check) {
 void LeaderService::choose_leaving(Time now) {
   const Time last = std::exchange(last_heartbeats_, now);
   if (now - last > std::max<std::chrono::nanoseconds>(2 * options_.heartbeat, interruption)) uninterrupted_since_ = now;
-  const Time until = now - gone_within - 3 * options_.heartbeat;
+  const Time until = now - broken_within - 3 * options_.heartbeat;
   if (uninterrupted_since_ > until) return;
   for (const BrokenLinks::Leaving& each : broken_links_.take_leaving(until, options_.own)) {
     std::string text = "it has no connection to ";

@@ -112,6 +112,7 @@ class LeaderService {
   void complete_successor();
   void drop_successor(std::uint16_t process);
   void lose(std::uint16_t process, Kind kind, const std::string& text, bool has_left = false);
+  void lose_left();
   void note_broken(std::uint16_t process, const LinkCheck& check);
   void choose_leaving(Time now);
   void send_awaited();

@@ -44,8 +44,11 @@ class World {
   /// Calls leave().
   ~World();
 
-  /// Leaves the world: what waits for other processes fails. Process 0 blocks until all others have left, or are gone
-  /// or silent (world.silence), at most for the time of the options; the others for a moment. Idempotent.
+  /// Leaves the world: operations of this process that have not completed fail, and so do those of other processes that
+  /// need it and were not released. What this process has completed completes in the other processes, too: if it leaves
+  /// nothing incomplete behind, leave() blocks until they have done so, or are gone or silent (world.silence), at most
+  /// for the time of the options; they report it within world.heartbeat. Process 0, if it leads the world, blocks until
+  /// all others have left. Idempotent.
   void leave() noexcept;
 
   /// Blocks until each process that is known to be gone has a successor, at most for this time. Returns whether that is

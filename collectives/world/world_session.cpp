@@ -238,7 +238,7 @@ void WorldSession::send_heartbeats() {
     const Time heard = std::max(to_leader_->last_heard(), running_since_);
     // A process that leads gives inputs, too.
     const bool is_peer = options_.place.rendezvous.kind != Rendezvous::Kind::Leader;
-    const bool is_awaited = sequencer_.awaits_leader() || marks_.is_pending() || (is_peer && awaited[0]);
+    const bool is_awaited = sequencer_.awaits_leader() || marks_.is_pending() || (is_peer && awaited[0]) || has_left();
     if (leader_silence_.is_too_long(name_of_leader(), heard, is_awaited, options_.silence, now))
       lose_world(fmt::format("{} has been silent for {:.1f} s (setting world.silence)", name_of_leader(),
                              seconds(now - to_leader_->last_heard())));
@@ -329,6 +329,11 @@ bool WorldSession::is_lost() {
   return is_lost_;
 }
 
+bool WorldSession::has_left() {
+  const std::lock_guard lock(mutex_);
+  return is_left_;
+}
+
 void WorldSession::lose_world(const std::string& why) noexcept {
   {
     const std::lock_guard lock(mutex_);
@@ -380,13 +385,17 @@ void WorldSession::leave(Time deadline) noexcept {
   }
   if (thread_.joinable()) {
     const std::exception_ptr left = collective_error(Kind::WorldGone, "this process has left its world");
+    // The leader must have been sent what this process has completed before it gets the Bye.
+    DeadlineWatch<NcclCommunicator>::of_process().for_each([](NcclCommunicator& nccl) { nccl.poll(); });
+    sequencer_.report_completed();
     sequencer_.lose_world(left);
     lose_device_world(left, true);
     marks_.wait_until_noted(std::min(
         deadline, steady_clock::now() + std::max<std::chrono::nanoseconds>(given_up_after(), marks_noted_within)));
     send_to_leader(Bye{.text = ""});
     std::unique_lock lock(mutex_);
-    // The leader waits for the others; they wait until the leader has heard that they leave.
+    // The leader waits for the others. They wait until the leader ends the connection: what they have completed is
+    // complete in all other processes.
     changed_.wait_until(lock, deadline, [this] {
       return is_lost_ ||
              (leads_ && static_cast<std::size_t>(std::ranges::count(is_gone_, true)) == is_gone_.size() - 1);

@@ -112,6 +112,7 @@ class WorldSession {
   void poll_completed();
   void data_link_ended(std::uint16_t process, const std::string& why);
   void lose_world(const std::string& why) noexcept;
+  [[nodiscard]] bool has_left();
   void lose_device_world(const std::exception_ptr& why, bool only_busy) noexcept;
   [[nodiscard]] std::chrono::nanoseconds given_up_after() const noexcept;
   [[nodiscard]] bool is_lost();

@@ -84,6 +84,38 @@ struct GpuProcess {
   }
 };
 
+/// The kernel "lasting": (float* unused, u32 milliseconds).
+inline CudaKernel lasting_kernel() {
+#if COX_WORLD_STAND_INS
+  FakeCuda* const fake = find_cuda_stand_in();
+  {
+    const std::lock_guard lock(fake->mutex);
+    fake->kernels["lasting"] = {{address, word}, [] {
+                                  return [end = std::int64_t{0}](const FakeCuda::Run& run) mutable {
+                                    if (run.first_look) end = milliseconds_now() + number(run, 1);
+                                    return milliseconds_now() >= end;
+                                  };
+                                }};
+  }
+  constexpr std::string_view image = ".version 8.0";  // the stand-in does not read the code
+  CudaKernelOptions options;
+  options.parameters = {KernelParameter::buffer(), KernelParameter::scalar(sizeof(std::uint32_t))};
+  return CudaKernel::from_image("lasting", CubeDim::single(), std::as_bytes(std::span(image)), std::move(options));
+#else
+  return CudaKernel::from_source("lasting", CubeDim::single(), R"(
+extern "C" __global__ void lasting(float*, unsigned milliseconds) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  while (now - begin < milliseconds * 1000000ULL);
+})");
+#endif
+}
+inline void launch_lasting(GpuProcess& process, const Handle& data, std::uint32_t milliseconds) {
+  process.client.launch(lasting_kernel(), CubeCount::single(),
+                        KernelArguments().with_buffer(data).with_scalar(milliseconds));
+}
+
 /// Prints what was thrown and when, for the first process to read.
 template <class F>
 void report(const char* what, F&& f) {
@@ -254,21 +286,30 @@ inline const std::map<std::string, Scenario>& scenarios() {
          report("sum", [&] { sum_for_ever(process); });
          try_again("rest", process, process.rest());
        }},
+      // It has given its data long before process 0 takes them.
+      {"leaves after a send",
+       [](GpuProcess& process) {
+         process.sum(process.all);
+         if (process.world.process() == 0) launch_lasting(process, process.sums, 500);
+         if (process.world.process() == 1) process.client.send(process.values, ElementType::F32, process.devices[0]);
+         if (process.world.process() == 0) process.client.receive(process.sums, ElementType::F32, process.devices[1]);
+         report("transfer", [&] { process.client.sync().get(); });
+         if (process.world.process() == 1) return process.world.leave();
+         if (process.world.process() == 0)
+           report("values", [&] {
+             if (process.client.read_one(process.sums).to_vector<float>() !=
+                 std::vector<float>(GpuProcess::elements, 1.0F))
+               throw std::runtime_error("the values are wrong");
+           });
+         report("sum", [&] { process.sum(process.all); });
+         try_again("rest", process, process.rest());
+       }},
 #if !COX_WORLD_STAND_INS
       {"killed beside a long kernel",
        [](GpuProcess& process) {
          if (process.world.process() != 1) {
-           const auto spin =
-               CudaKernel::from_source("spin", CubeDim::single(),
-                                       "extern \"C\" __global__ void spin(float*) { unsigned long long begin, now;"
-                                       " asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(begin));"
-                                       " do asm volatile(\"mov.u64 %0, %globaltimer;\" : \"=l\"(now)); while (now - "
-                                       "begin < 15000000000ULL); }");
            process.sum(process.all);
-           std::thread([&] {
-             process.client.launch(spin, CubeCount::single(),
-                                   KernelArguments().with_buffer(process.client.empty(sizeof(float))));
-           }).join();
+           std::thread([&] { launch_lasting(process, process.client.empty(sizeof(float)), 15'000); }).join();
          } else {
            process.sum(process.all);
          }
@@ -320,9 +361,6 @@ inline int run_scenario(const std::string& name) {
     if (name != "poison after sums of one process") require_no_nccl();
 #endif
     scenarios().at(name)(process);
-    std::printf("end\n");  // none leaves the world before the others have their results
-    std::fflush(stdout);
-    wait_for_file("end");
     process.world.leave();
   } catch (...) {
     std::fprintf(stderr, "%s\n", describe(std::current_exception()).c_str());
@@ -368,9 +406,6 @@ class FailureTest {
     WorldProcesses world(processes_, {"work", name}, variables);
     signalled_ = 0;
     act(world);
-    for (std::size_t process = 0; process < processes_; ++process)
-      if (std::ranges::find(victims, process) == victims.end()) wait_for(world, process, "end\n");
-    std::ofstream(world.folder() / "end") << "end";
     const int before = failures_;
     for (std::size_t process = 0; process < processes_; ++process) {
       if (std::ranges::find(victims, process) != victims.end()) continue;
@@ -474,6 +509,17 @@ class FailureTest {
         expect(line_of(output, what).text == "nothing", in_order + ": the sum is right");
     });
     run_without_order(in_order, {"COX_COLLECTIVES_PEER_MEMORY=false"}, "the setting collectives.peer_memory is false");
+    for (const std::string kernels : {"COX_COLLECTIVES_PEER_MEMORY=true", "COX_COLLECTIVES_PEER_MEMORY=false"})
+      run("leaves after a send", {kernels, "COX_WORLD_HEARTBEAT=50ms"}, nothing,
+          [this](std::size_t process, const std::string& output) {
+            const std::string name = "leaves after a send: ";
+            expect(line_of(output, "transfer").text == "nothing", name + "the transfer succeeds");
+            if (process == 1) return;
+            if (process == 0) expect(line_of(output, "values").text == "nothing", name + "the values are right");
+            const Line sum = line_of(output, "sum");
+            expect(sum.is(FailureKind::ProcessGone) && sum.names("process 1"), name + "the others are told");
+            expect(line_of(output, "rest").text == "nothing", name + "the others go on");
+          });
     run("left", {}, nothing, [this](std::size_t process, const std::string& output) {
       if (process == 1) return;
       const Line sum = line_of(output, "sum");

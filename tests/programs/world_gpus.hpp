@@ -9,6 +9,7 @@
 #if COX_WORLD_STAND_INS
 #include <coxswain/tests/fake_nccl/fake_nccl.hpp>
 #include <coxswain/tests/stand_ins/cuda_driver.hpp>
+#include <coxswain/tests/stand_ins/kernel_functions.hpp>
 #include <coxswain/tests/stand_ins/nccl_operations.hpp>
 #include <coxswain/tests/stand_ins/peer_kernels.hpp>
 

@@ -207,8 +207,9 @@ void HostRank::publish_end(std::shared_ptr<HostRankLaunch> ended) noexcept {
       ahead_ = std::shared_ptr<HostRankLaunch>(std::move(ahead_->next_));
     }
   }
-  timeline_->advance_to(begin_ + last);
+  // First: whoever waits for the end may leave the world, which reports what this process has completed.
   if (last != 0 && shared()) communicator()->sequencer().note_completed(number(), rank(), last);
+  timeline_->advance_to(begin_ + last);
 }
 
 }  // namespace cox::detail

@@ -106,6 +106,7 @@ class LeaderBench {
     return all;
   }
   void deliver() {
+    while (const auto left = leader.next_left()) leader.gone(left->process, Kind::ProcessGone, left->why);
     std::vector<Outgoing> outgoing;
     leader.take_outgoing(outgoing);
     for (Outgoing& each : outgoing) got[each.process].push_back(decode(encode(each.message)));
