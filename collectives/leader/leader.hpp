@@ -52,8 +52,8 @@ struct Outgoing {
 /// - The creation of NCCL's communicators is an operation of a sequence of its own. So no process enters NCCL before
 ///   all member processes are ready, and the creation has its turn: each process has launched everything with an
 ///   earlier turn, and nothing with a later one.
-/// - A process that leaves in good order, and has completed its released operations, breaks its instances, but is
-///   needed until the other member processes have completed these, too: the last ones of NCCL's may still be under way.
+/// - A process that leaves in good order, and has completed its released operations, breaks its instances. The others
+///   need it until they have completed these, too.
 /// - A Share is passed on to the other member processes. So is a Mark; its sender gets a MarkNoted when all of them
 ///   have noted it, or are gone. A LinkCheck is passed on to the process that it names.
 /// - An operation is overdue at the deadline of its first Ask. The missing processes are asked what they are doing, and

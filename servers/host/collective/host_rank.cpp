@@ -207,7 +207,7 @@ void HostRank::publish_end(std::shared_ptr<HostRankLaunch> ended) noexcept {
       ahead_ = std::shared_ptr<HostRankLaunch>(std::move(ahead_->next_));
     }
   }
-  // First: whoever waits for the end may leave the world, which reports what this process has completed.
+  // First: a thread that waits for the end may leave the world then, and the leader must have the report before.
   if (last != 0 && shared()) communicator()->sequencer().note_completed(number(), rank(), last);
   timeline_->advance_to(begin_ + last);
 }
