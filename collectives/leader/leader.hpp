@@ -121,12 +121,14 @@ class Leader {
     SequenceId sequence = 0;  // 0: of an instance that has ended
     std::size_t member = 0;
   };
+  struct Leaving {
+    std::string why;
+    bool in_good_order;  // the Bye gives no reason
+    bool is_needed;      // until the others have completed what it has completed
+  };
   struct Process {
     bool is_present = true;
-    bool leaves = false;         // it has sent a Bye, and is present
-    bool in_good_order = false;  // it says no reason
-    bool stays = false;          // until the others do not need it any more
-    std::string why = {};
+    std::optional<Leaving> leaving = {};  // it has sent a Bye, and is present
     ProcessFacts facts = {};
     std::unordered_map<std::uint64_t, Binding> bindings = {};  // by number
     std::set<InstanceId> instances = {};                       // that have not ended
@@ -266,7 +268,7 @@ class Leader {
   std::uint64_t last_question_ = 0;
   std::map<std::uint64_t, PendingMark> marks_;
   std::uint64_t last_mark_ = 0;
-  std::size_t leaving_ = 0;                                                   // processes with Process::leaves
+  std::size_t leaving_ = 0;                                                   // processes with Process::leaving
   std::map<std::pair<std::uint16_t, std::uint64_t>, Unfinished> unfinished_;  // by process and its number
   std::vector<Outgoing> outgoing_;
 };

@@ -35,7 +35,7 @@ std::optional<Leader::Time> Leader::next_deadline() const {
 bool Leader::awaits(std::uint16_t process) const {
   const Process& its = processes_[process];
   if (std::ranges::any_of(marks_, [&](const auto& mark) { return mark.second.missing.contains(process); })) return true;
-  const auto is_leaving = [&](std::uint16_t each) { return processes_[each].leaves; };
+  const auto is_leaving = [&](std::uint16_t each) { return processes_[each].leaving.has_value(); };
   for (const auto& [member, unfinished] : unfinished_)
     if (member.first == process && std::ranges::any_of(unfinished.completed_by, is_leaving)) return true;
   return std::ranges::any_of(its.instances, [&](InstanceId id) {
@@ -48,7 +48,7 @@ bool Leader::awaits(std::uint16_t process) const {
       // If all others have completed the operations, none of them waits for this one.
       return sequence.last() > member.asked ||
              (resolved > member.completed && std::ranges::any_of(sequence.members(), [&](const SequenceMember& other) {
-                return &other != &member && (resolved > other.completed || processes_[other.process].leaves);
+                return &other != &member && (resolved > other.completed || processes_[other.process].leaving);
               }));
     });
   });

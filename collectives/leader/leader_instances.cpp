@@ -29,7 +29,7 @@ void Leader::gone(std::uint16_t process, Kind kind, const std::string& text) {
   Process& leaving = processes_.at(process);
   if (!leaving.is_present) return;
   leaving.is_present = false;
-  if (std::exchange(leaving.leaves, false)) --leaving_;
+  if (std::exchange(leaving.leaving, std::nullopt)) --leaving_;
   leaving.bindings.clear();
   const std::string sentence = sentence_of(process, text);
   // Before the Gone: with that, processes abort what they have launched, and report this as the cause.
@@ -98,7 +98,7 @@ Leader::Fault Leader::on(std::uint16_t process, Open& open) {
   const InstanceId instance = make_instance(known->second, open.epoch);
   if (Fault fault = bind(process, open, instance)) return fault;
   const auto absent = std::ranges::find_if(
-      group.processes, [&](auto each) { return !processes_[each].is_present || processes_[each].leaves; });
+      group.processes, [&](auto each) { return !processes_[each].is_present || processes_[each].leaving; });
   if (absent != group.processes.end())
     break_instance(instance, {.kind = Kind::ProcessGone, .process = *absent, .text = name(*absent) + " is gone"});
   return std::nullopt;

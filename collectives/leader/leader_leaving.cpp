@@ -5,29 +5,31 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 namespace cox::detail::world {
 
 void Leader::on(std::uint16_t process, const Bye& message) {
-  Process& leaving = processes_[process];
-  if (std::exchange(leaving.leaves, true)) return;
+  Process& its = processes_[process];
+  if (its.leaving) return;
   ++leaving_;
-  leaving.why = message.text.empty() ? "it has left the world" : "it has left the world: " + message.text;
-  leaving.in_good_order = message.text.empty();
-  leaving.stays = message.text.empty() && !has_unfinished(process);
-  if (!leaving.stays) return;
-  // What is not released needs an Ask of the process, which does not come.
-  const Cause cause{.kind = Kind::ProcessGone, .process = process, .text = sentence_of(process, leaving.why)};
-  for (const InstanceId instance : std::set(leaving.instances)) break_instance(instance, cause);
+  const bool in_good_order = message.text.empty();
+  its.leaving = {.why = in_good_order ? "it has left the world" : "it has left the world: " + message.text,
+                 .in_good_order = in_good_order,
+                 .is_needed = in_good_order && !has_unfinished(process)};
+  if (!its.leaving->is_needed) return;
+  // An operation that is not released needs an Ask of the process, which will not come.
+  const Cause cause{.kind = Kind::ProcessGone, .process = process, .text = sentence_of(process, its.leaving->why)};
+  for (const InstanceId instance : std::set(its.instances)) break_instance(instance, cause);
 }
 
 std::optional<Leader::Left> Leader::next_left() const {
   if (leaving_ == 0) return std::nullopt;
   for (std::uint16_t process = 0; process < processes_.size(); ++process) {
-    const Process& each = processes_[process];
-    if (each.leaves && (!each.stays || !others_need(process)))
-      return Left{.process = process, .why = each.why, .in_good_order = each.in_good_order};
+    const std::optional<Leaving>& leaving = processes_[process].leaving;
+    if (leaving && (!leaving->is_needed || !others_need(process)))
+      return Left{.process = process, .why = leaving->why, .in_good_order = leaving->in_good_order};
   }
   return std::nullopt;
 }
@@ -63,7 +65,7 @@ bool Leader::others_need(std::uint16_t process) const {
   });
 }
 
-// Whether the member is still there to complete what it has not.
+// Whether the member has not completed all released operations, and has not closed the sequence.
 bool Leader::is_unfinished(const LeaderSequence& sequence, std::size_t index) const {
   const SequenceMember& member = sequence.members()[index];
   return sequence.in_flight_of(index) != 0 && processes_[member.process].bindings.contains(member.number);

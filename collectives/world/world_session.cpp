@@ -396,11 +396,17 @@ void WorldSession::leave(Time deadline) noexcept {
     std::unique_lock lock(mutex_);
     // The leader waits for the others. They wait until the leader ends the connection: what they have completed is
     // complete in all other processes.
-    changed_.wait_until(lock, deadline, [this] {
+    const bool waits = steady_clock::now() < deadline;
+    const bool has_ended = changed_.wait_until(lock, deadline, [this] {
       return is_lost_ ||
              (leads_ && static_cast<std::size_t>(std::ranges::count(is_gone_, true)) == is_gone_.size() - 1);
     });
     lock.unlock();
+    if (waits && !has_ended)
+      cox::log::write(LogSubsystem::Collectives, LogLevel::Warn, [&] {
+        return std::string("this process leaves its world, although other processes have not ") +
+               (leads_ ? "left it" : "completed their operations with it") + " in time";
+      });
     io_.stop();
     thread_.join();
     polling_.stop();
